@@ -1,0 +1,46 @@
+# Everything starts here.  Each target sets up what it needs: a virtual environment in .venv, uv in it, all packages.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+PROJECTS := pyproject.toml constraints.txt core/pyproject.toml $(wildcard plugins/*/*/pyproject.toml)
+MEMBERS := core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/*/pyproject.toml))
+T ?=
+B ?= roundtrip
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check format bench docs clean
+
+help:  ## Show the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## Make the virtual environment and install everything
+
+$(STAMP): $(PROJECTS) scripts/setup.sh
+	@PYTHON=$(PYTHON) VENV=$(VENV) bash scripts/setup.sh $(MEMBERS)
+	@touch $(STAMP)
+
+demo: $(STAMP)  ## A first conversation, through every real part
+	@$(BIN)/python scripts/demo.py
+
+test: $(STAMP)  ## Run the tests (T="-k words" narrows them down)
+	@$(BIN)/python -m pytest -m "not slow" $(T)
+
+test-slow: $(STAMP)  ## Run all tests, the slow ones too
+	@$(BIN)/python -m pytest $(T)
+
+check: $(STAMP)  ## ruff, mypy --strict, import-linter, docs
+	@bash scripts/check.sh
+
+format: $(STAMP)  ## Let ruff mend what it can
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## Run one benchmark: make bench B=roundtrip
+	@$(BIN)/python -m benchmarks.$(B)
+
+docs: $(STAMP)  ## Write the generated pages again
+	@$(BIN)/python scripts/docs.py
+
+clean:  ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,62 @@
+"""`session.json`: all that a runner is told.  Written by the host, no secrets in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jackfield.ids import AgentGroupId, SessionId
+
+__all__ = ["MAILBOX_FORMAT", "RUNNER_PROTOCOL", "RunnerLimits", "RunnerPaths", "RunnerSpec"]
+
+MAILBOX_FORMAT = 1
+"""The format that this version writes; a runner reads this and the one before."""
+RUNNER_PROTOCOL = 1
+"""Spoken between host and runner besides the mailbox's tables (C207)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerLimits:
+    """Seconds and counts; zero means no limit."""
+
+    messages_per_prompt: int = 10
+    idle_exit: float = 600.0
+    turn_seconds: float = 1800.0
+    tool_seconds: float = 60.0
+    provider_wait: float = 60.0
+    """Waits inside one turn that belong to the provider, in all (architecture 5, rule 5)."""
+    heartbeat: float = 5.0
+    poll: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerPaths:
+    """As the runner sees them; absolute."""
+
+    session: str
+    workspace: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerSpec:
+    session_id: SessionId
+    agent_group_id: AgentGroupId
+    epoch: int
+    install_id: str
+    agent_name: str
+    provider: str
+    paths: RunnerPaths
+    model: str | None = None
+    tools: tuple[str, ...] = ()
+    packs: tuple[str, ...] = ()
+    provider_settings: dict[str, str] = field(default_factory=dict)
+    """Values are JSON text, by key: what `[providers.<name>]` of `agent.toml` says."""
+    tool_settings: dict[str, str] = field(default_factory=dict)
+    """JSON text of one object by tool set."""
+    limits: RunnerLimits = RunnerLimits()
+    timezone: str = "UTC"
+    unwrapped: str = "origin"
+    """What becomes of text outside `<message>` blocks: `origin` sends it to where the batch came from, `nudge` asks
+    the agent to address it (messaging.md 6.4)."""
+    format: int = MAILBOX_FORMAT
+    protocol: int = RUNNER_PROTOCOL
