@@ -6,8 +6,8 @@
         return str(a + b)
 
 The docstring is what the model reads; the parameters' annotations become the JSON Schema (`Annotated[int, "what it
-is"]` describes one).  Raise `ToolFailed` with a sentence for the model; any other exception reaches it only as "the tool
-failed", and the log in full.
+is"]` describes one).  Raise `ToolFailed` with a sentence for the model; any other exception reaches it only as "the
+tool failed", and the log in full.
 """
 
 from __future__ import annotations

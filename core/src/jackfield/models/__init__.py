@@ -1,7 +1,8 @@
 """The vocabulary: what every room, runner and adapter speaks.
 
-Frozen, slotted dataclasses without any I/O, so that importing them costs next to nothing.  They validate only what would
-make them meaningless; pydantic checks what comes from outside, at the edges (architecture, section 3)."""
+Frozen, slotted dataclasses without any I/O, so that importing them costs next to nothing.  They validate only what
+would make them meaningless; pydantic checks what comes from outside, at the edges (architecture, section 3).
+"""
 
 from __future__ import annotations
 

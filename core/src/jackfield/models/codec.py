@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
-from typing import Any, Literal, NewType, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 from jackfield.errors import MalformedData
 
@@ -57,16 +57,25 @@ def dumps(value: object) -> str:
     return text
 
 
-def decode(kind: type[T] | Any, value: Json) -> T:
+@overload
+def decode(kind: type[T], value: Json) -> T: ...
+@overload
+def decode(kind: Any, value: Json) -> Any: ...
+def decode(kind: Any, value: Json) -> Any:
     """JSON-ready values as a model.
 
     Raises:
         MalformedData: a value has another type than declared; the message names the place.
     """
-    return cast(T, _decoder(kind)(value, "$"))
+    found: _Decoder = _decoder(kind)
+    return found(value, "$")
 
 
-def loads(kind: type[T] | Any, text: str | bytes) -> T:
+@overload
+def loads(kind: type[T], text: str | bytes) -> T: ...
+@overload
+def loads(kind: Any, text: str | bytes) -> Any: ...
+def loads(kind: Any, text: str | bytes) -> Any:
     """JSON text as a model.
 
     Raises:
@@ -99,7 +108,7 @@ def _expected(what: str, value: Json, place: str) -> MalformedData:
 
 
 @cache
-def _decoder(kind: Any) -> _Decoder:
+def _decoder(kind: Any) -> _Decoder:  # Any: a type, a union, a Literal or a NewType
     if isinstance(kind, NewType):
         return _decoder(kind.__supertype__)
     if kind in (Any, object):
@@ -202,7 +211,7 @@ def _mapping(item: Any) -> _Decoder:
 
 
 def _union(kinds: tuple[Any, ...]) -> _Decoder:
-    classes = {kind.__name__: kind for kind in kinds if dataclasses.is_dataclass(kind)}
+    classes: dict[str, Any] = {kind.__name__: kind for kind in kinds if dataclasses.is_dataclass(kind)}
     plain = [_decoder(kind) for kind in kinds if not dataclasses.is_dataclass(kind)]
 
     def read(value: Json, place: str) -> Any:

@@ -40,6 +40,9 @@ __all__ = [
 ]
 
 
+_AT_ONCE = UnixMs(0)
+
+
 class InboundKind(StrEnum):
     CHAT = "chat"
     TASK = "task"
@@ -110,7 +113,7 @@ class InboundRow:
     content: InboundContent
     at: UnixMs
     origin: Address | None = None
-    due_at: UnixMs = UnixMs(0)
+    due_at: UnixMs = _AT_ONCE
     trigger: bool = True
     attempt: int = 1
     """Raised by the host with each retry; the runner takes a row again when it is above the acked attempt."""
