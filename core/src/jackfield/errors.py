@@ -36,6 +36,7 @@
     │   ├── TooLarge                      over the platform's limit                       (final)
     │   ├── BadContent                    the platform refused the markup                 (sent plain once)
     │   ├── WindowClosed                  the platform's reply window has passed          (final)
+    │   ├── NobodyListening               no reader is attached to this chat              (waits)
     │   └── Unsupported                   the channel can't do that at all                (final)
     ├── ProviderError                     the model or its engine failed; see its fields for what to do
     └── RuntimeFailed                     a runner could not be started, found or stopped
@@ -67,6 +68,7 @@ __all__ = [
     "MalformedData",
     "Migrated",
     "NoHost",
+    "NobodyListening",
     "NotAllowed",
     "NotFound",
     "NotInitialised",
@@ -299,6 +301,10 @@ class BadContent(ChannelError):
 
 class WindowClosed(ChannelError):
     """The platform's window for replying to this person has passed."""
+
+
+class NobodyListening(ChannelError):
+    """Nobody is attached who could read it, as on a local channel; it waits without a deadline (C084)."""
 
 
 class Unsupported(ChannelError):
