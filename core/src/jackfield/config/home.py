@@ -1,4 +1,4 @@
-"""Where everything of one installation lies.  Imports only the standard library, so that any command may use it at once.
+"""Where everything of one installation lies.  Imports only the standard library, so any command may use it at once.
 
 ::
 
@@ -37,7 +37,7 @@ class Home:
         The place need not exist.  Links are not resolved, so the operator sees the path they wrote.
         """
         chosen = explicit or os.environ.get("JACKFIELD_HOME") or "~/.jackfield"
-        return cls(Path(os.path.abspath(os.path.expanduser(chosen))))
+        return cls(Path(chosen).expanduser().absolute())
 
     @property
     def jackfield_toml(self) -> Path:
@@ -105,7 +105,7 @@ class Home:
     def create(self) -> None:
         """Make the folders, each 0700.  Idempotent; a folder that exists keeps its content and becomes 0700."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.chmod(self.root, 0o700)
+        self.root.chmod(0o700)
         for folder in (self.groups, self.sessions, self.plugins, self.logs, self.backups):
             folder.mkdir(mode=0o700, exist_ok=True)
-            os.chmod(folder, 0o700)
+            folder.chmod(0o700)

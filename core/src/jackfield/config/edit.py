@@ -1,0 +1,262 @@
+"""Changing `jackfield.toml` and `agent.toml` from commands: comments and order survive, and a file is only ever
+replaced by one that is valid.
+
+An edit is refused when the new text has problems, unless it only takes problems away: so a file with several can be
+mended one command after another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from pydantic import BaseModel
+from tomlkit import TOMLDocument
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import Table
+
+from jackfield.config.check import Text, check_table
+from jackfield.config.files import one_editor, write_atomically
+from jackfield.config.home import Home
+from jackfield.config.lines import KeyPath, split_key
+from jackfield.config.load import Configuration, _read, check_agent_text, check_text
+from jackfield.config.problems import Problem, Severity, near, refuse
+from jackfield.config.settings import AgentSettings, HostSettings
+from jackfield.errors import ConfigError, Conflict, NotFound, UsageError
+
+__all__ = ["MoreChecks", "add_channel", "remove_channel", "set_agent_value", "set_host_value", "values_from_texts"]
+
+Json = Any
+MoreChecks = Callable[[Configuration], Sequence[Problem]]
+"""What only plugins know: called with the configuration as it would be."""
+
+
+def set_host_value(home: Home, key: str, text: str) -> Json:
+    """Set a key of `[host]`; the value that is there now.
+
+    Raises:
+        ConfigError: the key is unknown or the value wrong; nothing is changed.
+    """
+    path = _key(key.removeprefix("host."), HostSettings)
+    value = values_from_texts(HostSettings, {path[0]: text})[path[0]]
+
+    def change(document: TOMLDocument) -> None:
+        _put(document, ("host", *path), value)
+
+    _edit_home(home, change, f"`{key}` was not set")
+    return value
+
+
+def add_channel(
+    home: Home,
+    channel_type: str,
+    instance: str,
+    settings: Mapping[str, Json],
+    *,
+    more_checks: MoreChecks | None = None,
+) -> None:
+    """Add a `[channels.<instance>]` table.
+
+    Raises:
+        Conflict: there is one of that name.
+        ConfigError: the settings are not usable; nothing is changed.
+    """
+
+    def change(document: TOMLDocument) -> None:
+        channels = document.get("channels")
+        if isinstance(channels, Mapping) and instance in channels:
+            raise Conflict(
+                f"{home.jackfield_toml} has a channel {instance!r} already",
+                fix=f"choose another name, or `jackfield channel remove {instance}` first",
+            )
+        table = tomlkit.table()
+        if channel_type != instance:
+            table.add("type", channel_type)
+        for key, value in settings.items():
+            table.add(key, value)
+        if "channels" not in document:
+            parent = tomlkit.table(is_super_table=True)
+            parent.add(instance, table)
+            document.add("channels", parent)
+        else:
+            found = document["channels"]
+            if not isinstance(found, Mapping):
+                raise ConfigError(f"{home.jackfield_toml}: channels is not a table", fix="mend that line first")
+            found[instance] = table  # type: ignore[index]
+
+    _edit_home(home, change, f"channel {instance!r} was not added", more_checks)
+
+
+def remove_channel(home: Home, instance: str) -> None:
+    """Take a `[channels.<instance>]` table out.
+
+    Raises:
+        NotFound: there is none.
+    """
+
+    def change(document: TOMLDocument) -> None:
+        channels = document.get("channels")
+        if not isinstance(channels, Mapping) or instance not in channels:
+            names = list(channels) if isinstance(channels, Mapping) else []
+            guess = near(instance, names)
+            raise NotFound(
+                f"{home.jackfield_toml} has no channel {instance!r}",
+                fix=f"did you mean {guess!r}?" if guess else "`jackfield channel list` shows what there is",
+            )
+        del channels[instance]  # type: ignore[attr-defined]
+
+    _edit_home(home, change, f"channel {instance!r} was not removed")
+
+
+def set_agent_value(folder: Path, key: str, text: str | None) -> Json:
+    """Set a key of `agent.toml`, or with None take it out; the value that is there now.
+
+    `key` may be dotted: ``limits.turn_seconds``, ``providers.mock.script``.
+
+    Raises:
+        ConfigError: the key is unknown or the value wrong; nothing is changed.
+    """
+    path = _key(key, AgentSettings)
+    value = None if text is None else _agent_value(path, text)
+    file = folder / "agent.toml"
+
+    def change(document: TOMLDocument) -> None:
+        if value is None:
+            _take(document, path)
+        else:
+            _put(document, path, value)
+
+    def check(new: str) -> Sequence[Problem]:
+        return check_agent_text(folder, new).problems
+
+    with one_editor(folder):
+        old = _read(file, follow_links=False) if file.exists() else ""
+        _write(file, old, change, check, f"`{key}` was not set")
+    return value
+
+
+def values_from_texts(model: type[BaseModel] | None, texts: Mapping[str, str]) -> dict[str, Json]:
+    """Values written on a command line, each as the model wants it: as TOML, as a text, or as a list of words.
+
+    ``8080`` becomes a number where a number is asked for and stays a text where a text is; ``a,b`` becomes a list
+    where a list is.  Where nothing fits, the first reading stays, for the model to refuse.
+    """
+    out: dict[str, Json] = {}
+    for key, text in texts.items():
+        readings = _readings(text)
+        out[key] = next((value for value in readings if model is None or _fits(model, (key,), value)), readings[0])
+    return out
+
+
+def _agent_value(path: KeyPath, text: str) -> Json:
+    readings = _readings(text)
+    return next((value for value in readings if _fits(AgentSettings, path, value)), readings[0])
+
+
+def _readings(text: str) -> list[Json]:
+    readings: list[Json] = []
+    if "\n" not in text:
+        with contextlib.suppress(ValueError, RecursionError):
+            readings.append(tomllib.loads(f"value = {text}")["value"])
+    readings.append(text)
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    readings.append(words)
+    return readings
+
+
+def _fits(model: type[BaseModel], path: KeyPath, value: Json) -> bool:
+    """Whether the model takes this value at this place, whatever it says about other places."""
+    table: Json = value
+    for part in reversed(path):
+        table = {part: table}
+    where = ".".join(path)
+    found = check_table(model, table, Text(Path(), {}))
+    return not any(problem.key == where or problem.key.startswith(f"{where}.") for problem in found.problems)
+
+
+def _key(text: str, model: type[BaseModel]) -> KeyPath:
+    path = split_key(text)
+    if not path:
+        raise UsageError(f"{text!r} is not a key", fix="write it as in the file, like limits.turn_seconds")
+    if path[0] not in model.model_fields:
+        guess = near(path[0], model.model_fields)
+        raise ConfigError(
+            f"there is no setting {path[0]!r}",
+            fix=f"did you mean {guess!r}?" if guess else "there are: " + ", ".join(model.model_fields),
+        )
+    return path
+
+
+def _put(document: TOMLDocument, path: KeyPath, value: Json) -> None:
+    current: Any = document
+    for part in path[:-1]:
+        if part not in current:
+            current[part] = tomlkit.table()
+        current = current[part]
+        if not isinstance(current, Mapping):
+            raise ConfigError(f"{part!r} of {'.'.join(path)} is not a table", fix="mend that line first")
+    present = current.get(path[-1])
+    item = tomlkit.item(value)
+    if present is not None and hasattr(present, "trivia") and not isinstance(present, Table):
+        item.trivia.comment_ws = present.trivia.comment_ws
+        item.trivia.comment = present.trivia.comment
+    current[path[-1]] = item
+
+
+def _take(document: TOMLDocument, path: KeyPath) -> None:
+    current: Any = document
+    for part in path[:-1]:
+        current = current.get(part)
+        if not isinstance(current, Mapping):
+            return
+    if path[-1] in current:
+        del current[path[-1]]
+
+
+def _edit_home(
+    home: Home, change: Callable[[TOMLDocument], None], refused: str, more_checks: MoreChecks | None = None
+) -> None:
+    home.require()
+    file = Path(os.path.realpath(home.jackfield_toml))
+
+    def check(new: str) -> Sequence[Problem]:
+        configuration = check_text(home, new)
+        return (*configuration.problems, *(more_checks(configuration) if more_checks is not None else ()))
+
+    with one_editor(file.parent):
+        _write(file, _read(file), change, check, refused)
+
+
+def _write(
+    file: Path,
+    old: str,
+    change: Callable[[TOMLDocument], None],
+    check: Callable[[str], Sequence[Problem]],
+    refused: str,
+) -> None:
+    before = check(old)
+    try:
+        document = tomlkit.parse(old)
+        change(document)
+        new = tomlkit.dumps(document)
+    except TOMLKitError as error:
+        raise ConfigError(f"{refused}: {file} can't be edited: {error}", fix="mend the file in an editor") from error
+    problems = check(new)
+    if problems and not _only_mends(before, problems):
+        raise refuse(problems, refused)
+    if new != old:
+        write_atomically(file, new.encode(), mode=0o600)
+
+
+def _only_mends(before: Sequence[Problem], after: Sequence[Problem]) -> bool:
+    """Whether every problem was there before and at least one is gone.  Lines may have moved."""
+
+    def said(problems: Sequence[Problem]) -> set[tuple[str, str, Severity]]:
+        return {(problem.key, problem.message, problem.severity) for problem in problems}
+
+    return said(after) < said(before)

@@ -1,0 +1,376 @@
+"""Reading `jackfield.toml` and `agent.toml`.
+
+A start is forgiving and says so: an unknown key is a warning, a wrong value puts only its own section out of use
+(C198).  Commands that write, and `--strict`, are not: any problem is a `ConfigError` that lists all of them (C200).
+Both go through the same function, so they can't disagree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from jackfield.config.check import Checked, Text, check_table
+from jackfield.config.files import write_atomically
+from jackfield.config.home import Home
+from jackfield.config.lines import KeyPath, find_lines
+from jackfield.config.problems import Problem, Severity, near, refuse, shown
+from jackfield.config.settings import AgentSettings, HostSettings
+from jackfield.errors import ConfigError
+
+__all__ = [
+    "AgentFile",
+    "ChannelSection",
+    "Configuration",
+    "ExtensionSection",
+    "agent_digest",
+    "check_agent_text",
+    "check_text",
+    "load",
+    "load_agent",
+    "read_agent",
+    "remember_good",
+]
+
+M = TypeVar("M", bound=BaseModel)
+Table = dict[str, Any]
+
+SIZE_LIMIT = 1_048_576
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
+_NAME_RULE = "letters, digits, '_' and '-', at most 64, first a letter or digit"
+_TABLES = ("host", "channels", "extensions", "runtimes")
+
+
+@dataclass(frozen=True)
+class ChannelSection:
+    """One `[channels.<instance>]` table that can be used as far as the core can tell."""
+
+    instance: str
+    type: str
+    """The channel's entry point; the instance's name when the table doesn't say."""
+    settings: Table = field(default_factory=dict)
+    """Everything else in the table; `Configuration.settings_of` validates it by the plugin's model."""
+
+
+@dataclass(frozen=True)
+class ExtensionSection:
+    """One `[extensions.<name>]` table."""
+
+    name: str
+    settings: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """All that `jackfield.toml` says.  Never changed; a reload makes a new one."""
+
+    home: Home
+    host: HostSettings = field(default_factory=HostSettings)
+    channels: Mapping[str, ChannelSection] = field(default_factory=dict)
+    """By instance; without those that are wrong or have ``enabled = false``."""
+    extensions: Mapping[str, ExtensionSection] = field(default_factory=dict)
+    runtimes: Mapping[str, Table] = field(default_factory=dict)
+    """Settings of each runtime, by its name."""
+    problems: tuple[Problem, ...] = ()
+    source: Path | None = None
+    """The file that was read: `jackfield.toml`, or its last good copy."""
+    text: Text | None = None
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity is Severity.ERROR)
+
+    def settings_of(self, section: str, table: Table, model: type[M]) -> Checked[M]:
+        """A plugin's table by the plugin's own model; `section` is like ``channels.work``.
+
+        Problems carry file and line as the core's do.  With an error, `settings` is None and the section is to be
+        left out.
+        """
+        text = self.text or Text(self.home.jackfield_toml, {})
+        return check_table(model, table, text, tuple(section.split(".", 1)))
+
+
+@dataclass(frozen=True)
+class AgentFile:
+    """What became of reading one `agent.toml`.  `settings` is None when a value is wrong: the group can't be used."""
+
+    file: Path
+    settings: AgentSettings | None
+    problems: tuple[Problem, ...]
+    digest: str
+    """Of the file's bytes; empty when there is no file."""
+
+
+def load(home: Home, *, strict: bool = False, fall_back: bool = True) -> Configuration:
+    """Read `jackfield.toml`.
+
+    With `fall_back`, a file that can't be read at all is replaced by the last good copy, and an error in `problems`
+    says so (C181, C198).
+
+    Raises:
+        NotInitialised: there is no such file.
+        ConfigError: it can't be read and there is no good copy to start from; or `strict`, and there is any problem.
+    """
+    home.require()
+    file = home.jackfield_toml
+    try:
+        found = check_text(home, _read(file))
+    except ConfigError as error:
+        if strict or not fall_back:
+            raise
+        found = _last_good(home, error)
+    if strict and found.problems:
+        raise refuse(found.problems, f"{file} is not accepted as it is")
+    return found
+
+
+def check_text(home: Home, text: str, file: Path | None = None) -> Configuration:
+    """What a text would mean as `jackfield.toml`.
+
+    Raises:
+        ConfigError: it is not TOML.
+    """
+    file = file or home.jackfield_toml
+    table = _parse(text, file)
+    places = Text(file, find_lines(text))
+    problems = [
+        places.problem(
+            (key,),
+            "unknown table" if isinstance(value, dict) else "unknown key",
+            Severity.WARNING,
+            suggestion=_meant(key),
+            allowed=None if _meant(key) else "the tables " + ", ".join(f"[{name}]" for name in _TABLES),
+        )
+        for key, value in table.items()
+        if key not in _TABLES
+    ]
+    host = check_table(HostSettings, _table(table, ("host",), places, problems), places, ("host",), fall_back=True)
+    problems.extend(host.problems)
+    channels = _channels(_table(table, ("channels",), places, problems), places, problems)
+    extensions = {
+        name: ExtensionSection(name, settings)
+        for name, settings in _named_tables(table, "extensions", places, problems).items()
+        if _enabled(settings, ("extensions", name), places, problems)
+    }
+    runtimes = _named_tables(table, "runtimes", places, problems)
+    problems.sort(key=lambda problem: (problem.line or 0, problem.key))
+    return Configuration(
+        home, host.settings or HostSettings(), channels, extensions, runtimes, tuple(problems), file, places
+    )
+
+
+def remember_good(configuration: Configuration) -> None:
+    """Keep a copy of a configuration without errors that a host has started with, to fall back on."""
+    home = configuration.home
+    if configuration.errors or configuration.source != home.jackfield_toml:
+        return
+    data = home.jackfield_toml.read_bytes()
+    if not home.last_good.is_file() or home.last_good.read_bytes() != data:
+        home.backups.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(home.last_good, data, mode=0o600)
+
+
+def load_agent(folder: Path, *, strict: bool = False) -> AgentSettings:
+    """The settings of the agent group in `folder`.  Without an `agent.toml`, the defaults.
+
+    Raises:
+        ConfigError: a value is wrong, so this group can't be used (others can); or `strict` and there is any problem.
+    """
+    found = read_agent(folder)
+    if found.settings is None or (strict and found.problems):
+        raise refuse(found.problems, f"agent group {folder.name!r} can't be used")
+    return found.settings
+
+
+def read_agent(folder: Path) -> AgentFile:
+    """Read `agent.toml` and say all that is wrong with it; never raises for what the file says."""
+    file = folder / "agent.toml"
+    if not file.is_file() and not file.is_symlink():
+        return AgentFile(file, AgentSettings(name=folder.name), (), "")
+    try:
+        text = _read(file, follow_links=False)
+    except ConfigError as error:
+        return AgentFile(file, None, (_whole(file, error),), "")
+    found = check_agent_text(folder, text)
+    return AgentFile(file, found.settings, found.problems, agent_digest(folder))
+
+
+def check_agent_text(folder: Path, text: str) -> Checked[AgentSettings]:
+    """What a text would mean as the `agent.toml` of `folder`."""
+    file = folder / "agent.toml"
+    try:
+        table = _parse(text, file)
+    except ConfigError as error:
+        return Checked(None, (_whole(file, error),))
+    found = check_table(AgentSettings, table, Text(file, find_lines(text)))
+    if found.settings is not None and not found.settings.name:
+        return Checked(found.settings.model_copy(update={"name": folder.name}), found.problems)
+    return found
+
+
+def agent_digest(folder: Path) -> str:
+    """SHA-256 of `agent.toml` as it lies there; empty when there is none.  It tells whether the file was changed."""
+    try:
+        return hashlib.sha256((folder / "agent.toml").read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def _read(file: Path, *, follow_links: bool = True) -> str:
+    """The file's text, whatever an editor put around it (BOM, CRLF)."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW))
+        with os.fdopen(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ConfigError(f"{file}: it is not a regular file", fix="put a text file there")
+            data = stream.read(SIZE_LIMIT + 1)
+    except OSError as error:
+        raise ConfigError(f"{file}: it can't be read: {error.strerror}", fix=f"look at `ls -l {file}`") from error
+    if len(data) > SIZE_LIMIT:
+        raise ConfigError(f"{file}: it is larger than {SIZE_LIMIT} bytes", fix="a configuration file is short text")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ConfigError(f"{file}:1: it is stored as UTF-16", fix="save it as UTF-8 in your editor")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"{file}:{line}: byte 0x{data[error.start]:02x} is not UTF-8", fix="save the file as UTF-8 in your editor"
+        ) from error
+
+
+def _parse(text: str, file: Path) -> Table:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        reason, _, place = str(error).partition(" (at ")
+        found = re.match(r"line (\d+), column (\d+)", place)
+        line = int(found[1]) if found else text.count("\n") + 1
+        raise ConfigError(
+            f"{file}:{line}: not valid TOML: {reason[:1].lower()}{reason[1:]}{_hint(reason, text, line)}",
+            fix=f"mend line {line}",
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"{file}: not usable TOML: a number is too long or brackets are nested too deep", fix="simplify the file"
+        ) from error
+
+
+def _hint(reason: str, text: str, line: int) -> str:
+    """What is most likely meant by the commonest of tomllib's short reasons."""
+    here = text.splitlines()[line - 1].strip() if 0 < line <= len(text.splitlines()) else ""
+    if reason.startswith("Cannot overwrite"):
+        return f" (the key of {shown(here.partition('=')[0], here)} is there twice in one table)"
+    if reason.startswith("Cannot declare"):
+        return " (the table is there twice)"
+    if reason.startswith("Invalid value"):
+        return " (a text needs quotes; yes and no are true and false)"
+    return ""
+
+
+def _last_good(home: Home, error: ConfigError) -> Configuration:
+    if not home.last_good.is_file():
+        raise ConfigError(error.message, fix=error.fix) from error
+    good = check_text(home, _read(home.last_good), home.last_good)
+    broken = _whole(home.jackfield_toml, error, f"; the last good copy is used instead: {home.last_good}")
+    return Configuration(
+        home,
+        good.host,
+        good.channels,
+        good.extensions,
+        good.runtimes,
+        (broken, *good.problems),
+        home.last_good,
+        good.text,
+    )
+
+
+def _whole(file: Path, error: ConfigError, more: str = "") -> Problem:
+    """An error about a whole file, as a problem."""
+    message = error.message.removeprefix(str(file))
+    found = re.match(r":(\d+)", message)
+    text = message[found.end() :] if found else message
+    return Problem(
+        file=file,
+        line=int(found[1]) if found else None,
+        key="",
+        message=text.lstrip(": ") + more,
+        severity=Severity.ERROR,
+    )
+
+
+def _meant(key: str) -> str | None:
+    """A top-level name that was probably meant: a table, or a setting that belongs into `[host]`."""
+    if key in HostSettings.model_fields:
+        return f"host.{key}"
+    return near(key, _TABLES)
+
+
+def _table(table: Table, path: KeyPath, places: Text, problems: list[Problem]) -> Table:
+    """The table called by the last part of `path`; anything else there is an error and counts as empty."""
+    value = table.get(path[-1], {})
+    if isinstance(value, dict):
+        return value
+    name = ".".join(path)
+    problems.append(
+        places.problem(path, f"{shown(path[-1], value)} is not a table", Severity.ERROR, allowed=f"a table, [{name}]")
+    )
+    return {}
+
+
+def _named_tables(table: Table, kind: str, places: Text, problems: list[Problem]) -> dict[str, Table]:
+    """The sub-tables of `[kind.*]` that have a usable name."""
+    out: dict[str, Table] = {}
+    parent = _table(table, (kind,), places, problems)
+    for name, value in parent.items():
+        path = (kind, name)
+        if not isinstance(value, dict):
+            _table(parent, path, places, problems)
+        elif not _NAME.match(name):
+            problems.append(places.problem(path, f"{name!r} can't be a name here", Severity.ERROR, allowed=_NAME_RULE))
+        else:
+            out[name] = dict(value)
+    return out
+
+
+def _enabled(settings: Table, path: KeyPath, places: Text, problems: list[Problem]) -> bool:
+    """Take `enabled` out of the table; a wrong value means no."""
+    value = settings.pop("enabled", True)
+    if not isinstance(value, bool):
+        problems.append(
+            places.problem(
+                (*path, "enabled"), f"{shown('enabled', value)} can't be used", Severity.ERROR, allowed="true or false"
+            )
+        )
+        return False
+    return value
+
+
+def _channels(tables: Table, places: Text, problems: list[Problem]) -> dict[str, ChannelSection]:
+    out: dict[str, ChannelSection] = {}
+    for instance, settings in _named_tables({"channels": tables}, "channels", places, problems).items():
+        path = ("channels", instance)
+        usable = _enabled(settings, path, places, problems)
+        kind = settings.pop("type", instance)
+        if not isinstance(kind, str) or not _NAME.match(kind):
+            problems.append(
+                places.problem(
+                    (*path, "type"),
+                    f"{shown('type', kind)} is not a channel's name",
+                    Severity.ERROR,
+                    allowed='the name of an installed channel, such as "terminal"',
+                )
+            )
+            usable = False
+        if usable:
+            out[instance] = ChannelSection(instance, str(kind), settings)
+    return out

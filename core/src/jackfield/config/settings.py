@@ -1,0 +1,171 @@
+"""What `jackfield.toml` and `agent.toml` may say: names, types, bounds and defaults.
+
+The docstring under each field is its documentation; the settings page is made from it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from jackfield.api import Limits
+from jackfield.models import RunnerLimits
+
+__all__ = ["AgentLimits", "AgentSettings", "HostSettings", "Size"]
+
+_SIZE = re.compile(r"^\s*(\d{1,12})\s*(|B|[KMG]i?B?)\s*$", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_WORD = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+
+
+def _size(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    found = _SIZE.match(value)
+    if found is None:
+        raise ValueError("a size is a number of bytes, or a text like '512 MiB'")
+    return int(found[1]) * _UNITS[found[2].lower().rstrip("b").rstrip("i")]
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("it is not a time zone; allowed: IANA names like 'Europe/Berlin' or 'UTC'") from None
+    return name
+
+
+def _list(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Size = Annotated[int, BeforeValidator(_size)]
+"""Bytes; a text like ``512 MiB`` is taken too (1 KiB = 1024 B, however it is spelt)."""
+Seconds = Annotated[float, Field(allow_inf_nan=False)]
+Zone = Annotated[str, AfterValidator(_zone)]
+Word = Annotated[str, Field(pattern=_WORD)]
+Words = Annotated[tuple[Word, ...], BeforeValidator(_list), Field(max_length=100)]
+
+
+class _Settings(BaseModel):
+    # TOML has types, so nothing is guessed: "10" is no number and 1 is no yes.
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class HostSettings(_Settings):
+    """The `[host]` table of `jackfield.toml`."""
+
+    timezone: Zone = "UTC"
+    """IANA zone in which agents are told the time, unless their `agent.toml` names another."""
+    max_runners: int = Field(default=0, ge=0, le=10_000)
+    """How many runners may work at once.  0 stands for twice the number of cores, at least 4."""
+    idle_exit: Seconds = Field(default=600.0, ge=1, le=604_800)
+    """Seconds without work after which a runner ends; it is started again when somebody writes."""
+    stuck_claim: Seconds = Field(default=60.0, ge=1, le=86_400)
+    """Seconds without a heartbeat after which a runner counts as stuck and is replaced."""
+    silent_ceiling: Seconds = Field(default=1800.0, ge=10, le=86_400)
+    """Seconds that a turn may go on without any sign from the provider."""
+    launch_timeout: Seconds = Field(default=60.0, ge=1, le=3600)
+    """Seconds until a started runner must have shown its first heartbeat."""
+    on_stop: Literal["stop", "leave"] = "stop"
+    """What becomes of runners when the host stops: `stop` ends them, `leave` lets the next host take them over."""
+    stop_grace: Seconds = Field(default=10.0, ge=0, le=600)
+    """Seconds that a turn gets to end when its runner is stopped."""
+    sticky_hours: float = Field(default=24.0, gt=0, le=8760, allow_inf_nan=False)
+    """Hours for which an agent, once mentioned, goes on listening in a `mention-sticky` chat."""
+    question_timeout: Seconds = Field(default=300.0, ge=5, le=86_400)
+    """Seconds until an agent's question to a person counts as unanswered."""
+    text_limit: Size = Field(default=262_144, ge=1024, le=1_000_000)
+    """Bytes of text, in or out; a longer one becomes a file with a 2 KiB opening."""
+    file_limit: Size = Field(default=52_428_800, ge=1024, le=2_147_483_648)
+    """Bytes of one file, in or out."""
+    keep_days: int = Field(default=7, ge=7, le=3650)
+    """Days that finished messages stay in mailboxes and in the record of what was received."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """How much goes into `logs/host.log`."""
+
+    @property
+    def runner_cap(self) -> int:
+        """The number that `max_runners` stands for on this machine."""
+        return self.max_runners or max(4, 2 * (os.cpu_count() or 2))
+
+
+class AgentLimits(_Settings):
+    """The `[limits]` table of `agent.toml`."""
+
+    messages_per_prompt: int = Field(default=10, ge=1, le=100)
+    """How many waiting messages go into one prompt."""
+    idle_exit: Seconds | None = Field(default=None, ge=1, le=604_800)
+    """Overrides the host's."""
+    turn_seconds: Seconds = Field(default=1800.0, ge=1, le=86_400)
+    """How long one turn may take in all."""
+    tool_seconds: Seconds = Field(default=60.0, ge=1, le=86_400)
+    """How long one tool call may take, unless the tool says otherwise."""
+    provider_wait: Seconds = Field(default=60.0, ge=0, le=600)
+    """How long a provider may wait inside a turn for a limit or an overload to pass, in all."""
+    memory: Size | None = Field(default=None, ge=33_554_432)
+    """Bytes of memory of a runner and its children; the runtime's default when left out."""
+    cpus: float | None = Field(default=None, gt=0, le=1024, allow_inf_nan=False)
+    """Share of cores, where the runtime can limit it."""
+    processes: int | None = Field(default=256, ge=8, le=1_000_000)
+    """How many processes a runner may have."""
+    file_size: Size | None = Field(default=104_857_600, ge=1_048_576)
+    """Bytes of the largest file that it may write."""
+    open_files: int | None = Field(default=1024, ge=64, le=1_048_576)
+    """How many files it may hold open."""
+
+
+class AgentSettings(_Settings):
+    """The whole of an `agent.toml`."""
+
+    name: str = Field(default="", max_length=100)
+    """What people call the agent; the folder's name when left out."""
+    provider: Word = "mock"
+    """Which provider plugin answers."""
+    model: str | None = Field(default=None, min_length=1, max_length=200)
+    """The provider's name of a model; its default when left out."""
+    tools: Words = ("messaging",)
+    """Tool sets that the agent has."""
+    packs: Words = ()
+    """Document packs that the agent may read."""
+    runtime: Word = "process"
+    """Where the agent's runners live."""
+    allow_unisolated: bool = False
+    """Whether other channels than the terminal may reach the agent although its runtime proves no isolation."""
+    timezone: Zone | None = None
+    """Overrides the host's."""
+    unwrapped: Literal["origin", "nudge"] = "origin"
+    """Text outside `<message>` blocks: `origin` sends it to where the messages came from, `nudge` asks the agent to
+    address it."""
+    limits: AgentLimits = AgentLimits()
+    providers: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Settings of each provider, by its name."""
+    tool_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Settings of each tool set, by its name."""
+    runtime_settings: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the runtime, for this group."""
+
+    def runner_limits(self, host: HostSettings) -> RunnerLimits:
+        """What a runner of this group is told."""
+        return RunnerLimits(
+            messages_per_prompt=self.limits.messages_per_prompt,
+            idle_exit=host.idle_exit if self.limits.idle_exit is None else self.limits.idle_exit,
+            turn_seconds=self.limits.turn_seconds,
+            tool_seconds=self.limits.tool_seconds,
+            provider_wait=self.limits.provider_wait,
+        )
+
+    def runtime_limits(self) -> Limits:
+        """What the runtime holds a runner of this group to."""
+        limits = self.limits
+        return Limits(
+            memory=limits.memory,
+            cpus=limits.cpus,
+            processes=limits.processes,
+            file_size=limits.file_size,
+            open_files=limits.open_files,
+        )
