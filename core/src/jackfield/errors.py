@@ -20,10 +20,13 @@
     │   └── HookFailed                    its hook raised or took too long
     ├── MalformedData                     data that came over a wall has another shape than agreed
     │   └── UnsafePath                    a name that would leave its folder, or a link where none may be
+    ├── StoreError                        `state.db` could not be read or written
+    │   └── StoreFull                     no space is left for it                        (works again when there is)
     ├── MailboxError                      a session's mailbox can't be used now
     │   ├── MailboxBlocked                the other side holds a lock too long
     │   ├── MailboxDamaged                a file is no database, or not ours
     │   ├── MailboxFormat                 written in a format that this version doesn't read
+    │   ├── MailboxFull                   the disk is full, or refuses to be written
     │   └── RecoveryNeeded                a hot journal of a dead runner must be rolled back first
     ├── ChannelError                      a platform said no, or said nothing
     │   ├── RateLimited                   try again after `retry_after` seconds           (retried)
@@ -65,6 +68,7 @@ __all__ = [
     "MailboxDamaged",
     "MailboxError",
     "MailboxFormat",
+    "MailboxFull",
     "MalformedData",
     "Migrated",
     "NoHost",
@@ -82,6 +86,8 @@ __all__ = [
     "RecoveryNeeded",
     "RuntimeFailed",
     "SendNotAllowed",
+    "StoreError",
+    "StoreFull",
     "StoreNewer",
     "TooLarge",
     "Transient",
@@ -221,6 +227,14 @@ class UnsafePath(MalformedData):
     """A name that is no plain file name, leaves its folder, or is a link where none may be."""
 
 
+class StoreError(JackfieldError):
+    """`state.db` could not be read or written; nothing of the unit of work that met it was stored."""
+
+
+class StoreFull(StoreError):
+    """No space is left for `state.db`; nothing was lost, and it works again when there is space (C213)."""
+
+
 class MailboxError(JackfieldError):
     """A session's mailbox can't be used at the moment."""
 
@@ -235,6 +249,10 @@ class MailboxDamaged(MailboxError):
 
 class MailboxFormat(MailboxError):
     """The mailbox has a format version that this code does not read (C207)."""
+
+
+class MailboxFull(MailboxError):
+    """The disk is full, a quota is reached, or the file system answers with an I/O error; nothing was written."""
 
 
 class RecoveryNeeded(MailboxError):
