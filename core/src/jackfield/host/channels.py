@@ -1,0 +1,251 @@
+"""The configured channel instances: started, watched, stopped, each on its own.
+
+A channel that fails, hangs or blocks in `start` never keeps the host from becoming ready (C185); it is tried again with
+growing waits, but for one whose credentials are refused, which waits for the operator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from jackfield.api import AcceptOutcome, Channel, ChannelContext, ChannelInfo, ChannelType, Cursor
+from jackfield.clock import Clock
+from jackfield.config import ChannelSection
+from jackfield.errors import AuthFailed, ConfigError, JackfieldError
+from jackfield.host.hub import Hub
+from jackfield.host.settings_of import validated
+from jackfield.models import Address, ChannelState, ChannelStatus, Event
+from jackfield.store import events
+
+__all__ = ["ChannelDirectory", "ChannelInstance", "EventSink"]
+
+log = logging.getLogger(__name__)
+
+START_DEADLINE = 20.0
+"""Seconds after which the host goes on without a channel that still starts."""
+STOP_DEADLINE = 2.0
+RESTART_WAITS = (2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+_OPEN = (ChannelState.READY, ChannelState.DEGRADED)
+
+
+class EventSink(Protocol):
+    """Where accepted events go; the intake."""
+
+    async def accept(self, instance: ChannelInstance, event: Event, cursor: Cursor | None) -> AcceptOutcome: ...
+
+
+class ChannelInstance:
+    """One `[channels.<name>]` table, alive.  `ready` is set while messages can be sent."""
+
+    def __init__(self, hub: Hub, name: str, section: ChannelSection, on_ready: Callable[[ChannelInstance], None]) -> None:
+        self.name = name
+        self.section = section
+        self.info: ChannelInfo | None = None
+        self.channel: Channel | None = None
+        self.status = ChannelStatus(state=ChannelState.STARTING)
+        self.ready = asyncio.Event()
+        self.failures = 0
+        self._hub = hub
+        self._on_ready = on_ready
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def type(self) -> str:
+        return self.section.type
+
+    def report(self, status: ChannelStatus) -> None:
+        """The channel's state changed."""
+        if status.state != self.status.state:
+            level = logging.INFO if status.state in (*_OPEN, ChannelState.STOPPED) else logging.WARNING
+            log.log(level, "channel %s is %s%s", self.name, status.state, f": {status.detail}" if status.detail else "")
+        self.status = status
+        if status.state in _OPEN:
+            if not self.ready.is_set():
+                self.ready.set()
+                self._on_ready(self)
+        else:
+            self.ready.clear()
+
+    async def run(self, sink: EventSink, wake: Callable[[Address], None]) -> None:
+        """Create, start and keep the channel; returns when it runs, or when trying again makes no sense."""
+        while True:
+            try:
+                await self._start_once(sink, wake)
+                return
+            except AuthFailed as problem:
+                self.report(ChannelStatus(state=ChannelState.AUTH_FAILED, detail=str(problem)))
+                return
+            except (ConfigError, JackfieldError) as problem:
+                self._failed(problem)
+                if isinstance(problem, ConfigError):
+                    return
+            except Exception as problem:
+                log.exception("channel %s failed to start", self.name)
+                self._failed(problem)
+            await self._quit()
+            wait = RESTART_WAITS[min(self.failures, len(RESTART_WAITS)) - 1]
+            log.info("channel %s is tried again in %g s", self.name, wait)
+            await self._hub.clock.sleep(wait)
+
+    async def _start_once(self, sink: EventSink, wake: Callable[[Address], None]) -> None:
+        kind: ChannelType = await asyncio.to_thread(self._hub.plugins.channel_type, self.type)
+        self.info = kind.info
+        settings = validated(kind.settings, self.section.settings, f"[channels.{self.name}]")
+        channel = kind.create(self.name, settings)
+        self.channel = channel
+        self.report(ChannelStatus(state=ChannelState.STARTING))
+        context: ChannelContext = _Context(self._hub, self, sink, wake)
+        await channel.start(context)
+        if self.status.state is ChannelState.STARTING:
+            self.report(ChannelStatus(state=ChannelState.READY))
+        self.failures = 0
+
+    def _failed(self, problem: BaseException) -> None:
+        self.failures += 1
+        self._hub.trouble(f"channel {self.name}")
+        self.report(ChannelStatus(state=ChannelState.FAILED, detail=str(problem) or type(problem).__name__))
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._hub.spawn(work, f"channel {self.name}: {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Stop within 2 s, also when the adapter hangs."""
+        await self._quit()
+        self.report(ChannelStatus(state=ChannelState.STOPPED))
+
+    async def _quit(self) -> None:
+        channel, self.channel = self.channel, None
+        self.ready.clear()
+        if channel is not None:
+            try:
+                async with asyncio.timeout(STOP_DEADLINE):
+                    await channel.stop()
+            except TimeoutError:
+                log.warning("channel %s did not stop within %g s; going on without it", self.name, STOP_DEADLINE)
+            except Exception:
+                self._hub.trouble(f"channel {self.name}")
+                log.exception("channel %s failed to stop", self.name)
+        for task in list(self._tasks):
+            task.cancel()
+
+
+class _Context:
+    """`ChannelContext` for one instance."""
+
+    def __init__(
+        self, hub: Hub, instance: ChannelInstance, sink: EventSink, wake: Callable[[Address], None]
+    ) -> None:
+        self._hub = hub
+        self._instance = instance
+        self._sink = sink
+        self._wake = wake
+
+    @property
+    def instance(self) -> str:
+        return self._instance.name
+
+    @property
+    def clock(self) -> Clock:
+        return self._hub.clock
+
+    @property
+    def folder(self) -> Path:
+        folder = self._hub.home.root / "channels" / self._instance.name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    async def accept(self, event: Event, cursor: Cursor | None = None) -> AcceptOutcome:
+        return await self._sink.accept(self._instance, event, cursor)
+
+    async def cursor(self, key: str) -> str | None:
+        return await self._hub.store.read(events.get_cursor, self._instance.type, self._instance.name, key)
+
+    async def secret(self, name: str) -> str | None:
+        """From the environment for now: `JACKFIELD_SECRET_<NAME>`; the encrypted store of architecture 8 comes with
+        its commands."""
+        import os
+
+        return os.environ.get("JACKFIELD_SECRET_" + name.upper().replace("-", "_"))
+
+    def report(self, status: ChannelStatus) -> None:
+        self._instance.report(status)
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._instance.spawn(work, name)
+
+    def wake(self, address: Address) -> None:
+        self._wake(address)
+
+
+class ChannelDirectory:
+    """All instances by name.  `on_ready` is told which one can send again."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        *,
+        on_ready: Callable[[ChannelInstance], None],
+        wake: Callable[[Address], None],
+    ) -> None:
+        self._hub = hub
+        self._on_ready = on_ready
+        self._wake = wake
+        self._instances: dict[str, ChannelInstance] = {}
+        self._starting: dict[str, asyncio.Task[None]] = {}
+
+    def instance(self, channel_type: str, name: str) -> ChannelInstance | None:
+        """The instance of that name, if it is of that type."""
+        found = self._instances.get(name)
+        return found if found is not None and found.type == channel_type else None
+
+    def all(self) -> Iterable[ChannelInstance]:
+        return tuple(self._instances.values())
+
+    async def start(self, sink: EventSink) -> None:
+        """Start every enabled instance side by side; returns when each runs, failed, or took too long."""
+        for name, section in self._hub.configuration.channels.items():
+            if section.enabled:
+                self._begin(name, section, sink)
+        await self._wait_for(self._starting.values())
+
+    async def reload(self, sink: EventSink) -> None:
+        """Stop what is gone or changed, start what is new."""
+        wanted = {name: section for name, section in self._hub.configuration.channels.items() if section.enabled}
+        for name, instance in list(self._instances.items()):
+            if wanted.get(name) != instance.section:
+                await self._end(name)
+        fresh = [name for name in wanted if name not in self._instances]
+        for name in fresh:
+            self._begin(name, wanted[name], sink)
+        await self._wait_for(self._starting[name] for name in fresh)
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(self._end(name) for name in list(self._instances)))
+
+    def _begin(self, name: str, section: ChannelSection, sink: EventSink) -> None:
+        instance = ChannelInstance(self._hub, name, section, self._on_ready)
+        self._instances[name] = instance
+        self._starting[name] = self._hub.spawn(instance.run(sink, self._wake), f"channel {name}")
+
+    async def _end(self, name: str) -> None:
+        instance = self._instances.pop(name)
+        task = self._starting.pop(name, None)
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=STOP_DEADLINE)
+        await instance.stop()
+
+    async def _wait_for(self, starting: Iterable[Awaitable[None]]) -> None:
+        tasks = [task for task in starting if isinstance(task, asyncio.Task)]
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=START_DEADLINE)
+        for task in late:
+            log.warning("%s still starts after %g s; the host goes on, it may join later", task.get_name(), START_DEADLINE)

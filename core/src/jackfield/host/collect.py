@@ -1,0 +1,284 @@
+"""From a session's outbound file into the ledger, in one transaction.
+
+What a runner committed (rows, acks, activity) is read as the work of a hostile writer, planned (destinations checked,
+hooks asked, split into parts), and then recorded together with the cursors: deliveries with the intent to send the
+first part, the ends of the inbound messages, the retries that the pure rule decided.  Only after that commit is
+anything sent.  Collecting twice changes nothing: deliveries are unique by (session, row, part), cursors only rise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from jackfield.api import TurnSummary
+from jackfield.clock import UnixMs
+from jackfield.errors import JackfieldError, NotFound
+from jackfield.host import retry
+from jackfield.host.delivery import Delivery
+from jackfield.host.hub import Hub
+from jackfield.ids import SessionId
+from jackfield.mailbox import OutboundBatch
+from jackfield.models import (
+    Ack,
+    AckStatus,
+    ActionRequest,
+    AgentGroup,
+    DeliveryState,
+    InboundState,
+    OutboundKind,
+    OutboundRow,
+    Session,
+)
+from jackfield.models import Delivery as DeliveryRow
+from jackfield.points import reach
+from jackfield.store import deliveries, groups, inbound, sessions
+from jackfield.store.sessions import OutCursor
+
+__all__ = ["Collector"]
+
+log = logging.getLogger(__name__)
+
+BATCH = 200
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Where the host is in one session's outbound file."""
+
+    session: Session
+    group: AgentGroup
+    cursor: OutCursor
+    """In memory; the stored one is held back while an action is in hand, so that a crash repeats it."""
+    held: set[int] = field(default_factory=set)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    dirty: bool = False
+    streaming: bool = False
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What one batch changed, for the work after the commit."""
+
+    started: list[str] = field(default_factory=list)
+    destinations: list[str] = field(default_factory=list)
+    ended: list[tuple[Ack, str]] = field(default_factory=list)
+    later: bool = False
+    parked: str | None = None
+
+
+class Collector:
+    def __init__(
+        self,
+        hub: Hub,
+        delivery: Delivery,
+        *,
+        on_action: Callable[[Session, AgentGroup, OutboundRow], Awaitable[None]],
+        on_acks: Callable[[SessionId, Sequence[Ack]], None],
+        on_parked: Callable[[Session, str, UnixMs], Awaitable[None]],
+        on_failed_turn: Callable[[Session, Ack], Awaitable[None]],
+        on_drafts: Callable[[Session], Awaitable[bool]],
+        nudge: Callable[[], None],
+    ) -> None:
+        self._hub = hub
+        self._delivery = delivery
+        self._on_action = on_action
+        self._on_acks = on_acks
+        self._on_parked = on_parked
+        self._on_failed_turn = on_failed_turn
+        self._on_drafts = on_drafts
+        self._nudge = nudge
+        self._readings: dict[SessionId, _Reading] = {}
+
+    def ring(self, session_id: SessionId) -> None:
+        """Something may lie in the session's outbound file."""
+        reading = self._readings.get(session_id)
+        if reading is not None and reading.lock.locked():
+            reading.dirty = True
+            return
+        self._hub.spawn(self._collect_logged(session_id), f"collect {session_id}")
+
+    async def _collect_logged(self, session_id: SessionId) -> None:
+        try:
+            await self.collect(session_id)
+        except JackfieldError as problem:
+            # The doorbell's next ring, the runner's end or the sweep collects again.
+            self._hub.trouble("collect")
+            log.warning("session %s could not be collected now: %s", session_id, problem)
+
+    async def collect(self, session_id: SessionId) -> None:
+        """Take over all that the runner committed.
+
+        Raises:
+            RecoveryNeeded, MailboxDamaged, MailboxBlocked: the file can't be read as it is.
+            StoreError: nothing was recorded; collect again.
+        """
+        reading = self._readings.get(session_id) or await self._open(session_id)
+        async with reading.lock:
+            while True:
+                reading.dirty = False
+                more = await self._collect_batch(reading)
+                if not more and not reading.dirty:
+                    break
+        if reading.dirty:
+            self.ring(session_id)
+
+    def forget(self, session_id: SessionId) -> None:
+        """The session's runner is gone, or its files were replaced."""
+        reading = self._readings.get(session_id)
+        if reading is not None and not reading.lock.locked() and not reading.held:
+            del self._readings[session_id]
+
+    async def action_done(self, session_id: SessionId, seq: int) -> None:
+        """The action in row `seq` has its response in the inbox; the stored cursor may pass it."""
+        reading = self._readings.get(session_id)
+        if reading is not None:
+            reading.held.discard(seq)
+            self._hub.store.write_soon(sessions.move_cursors, session_id, self._stored_cursor(reading, reading.cursor))
+
+    async def _open(self, session_id: SessionId) -> _Reading:
+        def load(db: sqlite3.Connection) -> tuple[Session, AgentGroup, OutCursor]:
+            session = sessions.session(db, session_id)
+            group = groups.agent_group(db, session.agent_group_id) if session is not None else None
+            if session is None or group is None:
+                raise NotFound(f"session {session_id} does not exist any more")
+            return session, group, sessions.cursors(db, session_id)
+
+        session, group, cursor = await self._hub.store.read(load)
+        return self._readings.setdefault(session_id, _Reading(session, group, cursor))
+
+    async def _collect_batch(self, reading: _Reading) -> bool:
+        session, cursor = reading.session, reading.cursor
+        batch: OutboundBatch = await self._hub.mailboxes.run(
+            self._hub.folder_of(session),
+            lambda box: box.read_outbound(
+                after_seq=cursor.seq, after_change=cursor.change, after_activity=cursor.activity, limit=BATCH
+            ),
+        )
+        if not (batch.rows or batch.acks or batch.activity or batch.bad):
+            reading.streaming = await self._on_drafts(session)
+            return False
+        now = self._hub.clock.now()
+        for bad in batch.bad:
+            self._hub.trouble("malformed row")
+            log.warning("row %d of session %s is refused: %s", bad.seq, session.id, bad.problem)
+        rows = await self._honest(reading, batch.rows)
+        parts: list[DeliveryRow] = []
+        for row in rows:
+            if row.kind is not OutboundKind.ACTION:
+                parts.extend(await self._delivery.plan(session, reading.group, row, now))
+        actions = [row for row in rows if row.kind is OutboundKind.ACTION]
+        reading.held.update(row.seq for row in actions)
+        ahead = OutCursor(
+            seq=max([cursor.seq, *(row.seq for row in batch.rows), *(bad.seq for bad in batch.bad)]),
+            change=max([cursor.change, *(ack.change for ack in batch.acks)]),
+            activity=max([cursor.activity, *(item.seq for item in batch.activity)]),
+        )
+        reach("host.collect.before_commit")
+        outcome = await self._hub.store.write(
+            _record, session, parts, batch.acks, self._stored_cursor(reading, ahead), now
+        )
+        reach("host.collect.after_commit")
+        reading.cursor = ahead
+        self._on_acks(session.id, batch.acks)
+        self._delivery.kick(outcome.destinations)
+        for row in actions:
+            self._hub.spawn(self._on_action(session, reading.group, row), f"action {session.id}")
+        await self._tell(session, batch, outcome)
+        return batch.more
+
+    @staticmethod
+    def _stored_cursor(reading: _Reading, ahead: OutCursor) -> OutCursor:
+        seq = min([ahead.seq, *(held - 1 for held in reading.held)])
+        return OutCursor(seq=seq, change=ahead.change, activity=ahead.activity)
+
+    async def _honest(self, reading: _Reading, rows: Sequence[OutboundRow]) -> list[OutboundRow]:
+        """The rows of the launch that is current; a zombie's are refused (architecture, section 10)."""
+        newest = max((row.epoch for row in rows), default=reading.session.epoch)
+        if newest > reading.session.epoch:
+            fresh = await self._hub.store.read(sessions.session, reading.session.id)
+            if fresh is not None:
+                reading.session = fresh
+        accepted = []
+        for row in rows:
+            if row.epoch != reading.session.epoch:
+                self._hub.trouble("row of another epoch")
+                log.warning(
+                    "row %d of session %s has epoch %d, now is %d: refused",
+                    row.seq, reading.session.id, row.epoch, reading.session.epoch,
+                )  # fmt: skip
+            elif row.kind is OutboundKind.ACTION and not isinstance(row.content, ActionRequest):
+                self._hub.trouble("malformed row")
+            else:
+                accepted.append(row)
+        return accepted
+
+    async def _tell(self, session: Session, batch: OutboundBatch, outcome: _Outcome) -> None:
+        if outcome.later:
+            self._nudge()
+        if outcome.parked is not None:
+            fresh = await self._hub.store.read(sessions.session, session.id)
+            if fresh is not None and fresh.parked_until is not None:
+                await self._on_parked(fresh, outcome.parked, fresh.parked_until)
+        for ack, end in outcome.ended:
+            if end == InboundState.FAILED:
+                await self._on_failed_turn(session, ack)
+        dispatcher = self._hub.plugins.dispatcher
+        if outcome.ended and dispatcher.has("turn_ended"):
+            for turn in {ack.turn for ack, _ in outcome.ended if ack.turn is not None}:
+                ends = [end for ack, end in outcome.ended if ack.turn == turn]
+                summary = TurnSummary(session=session, turn=turn, outcome=ends[0], messages=len(ends))
+                await dispatcher.notify("turn_ended", turn=summary)
+        if batch.activity and dispatcher.has("activity_recorded"):
+            for item in batch.activity:
+                await dispatcher.notify("activity_recorded", session_id=session.id, activity=item)
+
+
+def _record(
+    db: sqlite3.Connection,
+    session: Session,
+    parts: Sequence[DeliveryRow],
+    acks: Sequence[Ack],
+    cursor: OutCursor,
+    now: UnixMs,
+) -> _Outcome:
+    """The one transaction."""
+    outcome = _Outcome()
+    outcome.started, outcome.destinations = deliveries.add(db, parts, start=True, now=now)
+    for ack in acks:
+        _apply_ack(db, session, ack, now, outcome)
+    if acks:
+        sessions.touch_session(db, session.id, now)
+    sessions.move_cursors(db, session.id, cursor)
+    outcome.later = outcome.later or any(part.state is DeliveryState.RETRYING for part in parts)
+    return outcome
+
+
+def _apply_ack(db: sqlite3.Connection, session: Session, ack: Ack, now: UnixMs, outcome: _Outcome) -> None:
+    entry = inbound.entry(db, ack.message_id)
+    if entry is None or entry.session_id != session.id:
+        return  # not a message of this session: nothing that a runner says about it counts
+    if ack.status is AckStatus.PROCESSING:
+        inbound.set_state(db, entry.id, InboundState.CLAIMED, now, attempts=ack.attempt)
+    elif ack.status is AckStatus.RELEASED:
+        inbound.set_state(db, entry.id, InboundState.QUEUED, now, attempts=max(0, ack.attempt - 1))
+    elif ack.status is AckStatus.COMPLETED:
+        inbound.set_state(db, entry.id, InboundState.COMPLETED, now)
+        outcome.ended.append((ack, InboundState.COMPLETED))
+    else:
+        decision = retry.after_turn(ack.error, attempts=ack.attempt, now=now)
+        if decision.retry_at is not None:
+            state = InboundState.PARKED if decision.park is not None else InboundState.RETRYING
+            inbound.set_state(
+                db, entry.id, state, now, attempts=ack.attempt, next_try_at=decision.retry_at, reason=decision.reason
+            )
+            outcome.later = True
+            if decision.park is not None:
+                sessions.park(db, session.id, decision.retry_at, decision.reason)
+                outcome.parked = decision.reason
+        else:
+            inbound.set_state(db, entry.id, InboundState.FAILED, now, attempts=ack.attempt, reason=decision.reason)
+            outcome.ended.append((ack, InboundState.FAILED))

@@ -1,0 +1,92 @@
+"""What all rooms of the host share: where things are, and the doors to store, mailboxes and plugins."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from jackfield.clock import Clock
+from jackfield.config import AgentSettings, Configuration, HostSettings, load_agent
+from jackfield.config.home import Home
+from jackfield.mailbox import MailboxPool, SessionFolder
+from jackfield.models import AgentGroup, Session
+from jackfield.plugins import PluginRegistry
+from jackfield.store import Store
+
+__all__ = ["Hub"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Hub:
+    """Made once by the application and handed to every part of the host."""
+
+    home: Home
+    clock: Clock
+    store: Store
+    mailboxes: MailboxPool
+    plugins: PluginRegistry
+    configuration: Configuration
+    """Replaced as a whole by a reload."""
+    install_id: str
+    epoch: int = 0
+    """Of this host's life; grows with every start."""
+    troubles: dict[str, int] = field(default_factory=dict)
+    """How often something went wrong that was survived, by what it was; shown by `jackfield status`."""
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _agents: dict[str, tuple[float, AgentSettings]] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> HostSettings:
+        return self.configuration.host
+
+    def folder_of(self, session: Session) -> SessionFolder:
+        return SessionFolder(self.home.sessions / session.agent_group_id / session.id)
+
+    def agent_settings(self, group: AgentGroup) -> AgentSettings:
+        """What the group's `agent.toml` says, read again only when the file changed.
+
+        Raises:
+            ConfigError: it can't be used.
+        """
+        folder = self.home.groups / group.folder
+        try:
+            stamp = (folder / "agent.toml").stat().st_mtime
+        except OSError:
+            stamp = -1.0
+        known = self._agents.get(group.folder)
+        if known is None or known[0] != stamp:
+            known = (stamp, load_agent(folder))
+            self._agents[group.folder] = known
+        return known[1]
+
+    def trouble(self, what: str) -> None:
+        """Count something that went wrong and was survived, so that it is visible."""
+        self.troubles[what] = self.troubles.get(what, 0) + 1
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run `work` beside everything else; what it raises is logged and counted, never lost."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self.trouble(f"task {task.get_name().split(' ')[0]}")
+            log.error("%s failed", task.get_name(), exc_info=problem)
+
+    async def settle(self, grace: float) -> None:
+        """Wait for the spawned work; what is left after `grace` seconds is cancelled."""
+        tasks = {task for task in self._tasks if task is not asyncio.current_task()}
+        if tasks:
+            _, pending = await asyncio.wait(tasks, timeout=grace)
+            for task in pending:
+                task.cancel()
+            if pending:
+                await asyncio.wait(pending, timeout=5)

@@ -1,0 +1,231 @@
+"""From a session to a live runner: settings, isolation, epoch, projection, `session.json`, launch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from jackfield.api import GroupPlace, Isolation, LaunchSpec, Limits, Runtime, RuntimeHandle, SessionPlace
+from jackfield.config import AgentSettings
+from jackfield.errors import ConfigError, JackfieldError, NotFound, PluginBroken, RuntimeFailed
+from jackfield.host.hub import Hub
+from jackfield.host.settings_of import validated
+from jackfield.ids import SessionId
+from jackfield.mailbox import HostBell
+from jackfield.models import AgentGroup, RunnerLimits, RunnerSpec, Session
+from jackfield.store import chats, groups, sessions, wirings
+
+__all__ = ["Launched", "Launcher", "Refused"]
+
+log = logging.getLogger(__name__)
+
+LAUNCH_DEADLINE = 60.0
+
+
+class Refused(JackfieldError):
+    """No runner for this session until a person changes something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    session: Session
+    handle: RuntimeHandle
+    runtime: Runtime
+    bell: HostBell
+
+
+class Launcher:
+    """Makes runners.  Runtimes are created once, when the first group asks for one."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._runtimes: dict[str, Runtime] = {}
+        self._warned: set[str] = set()
+        self._folders: dict[str, str] = {}
+
+    @property
+    def runtimes(self) -> dict[str, Runtime]:
+        return self._runtimes
+
+    def runtime(self, name: str) -> Runtime:
+        """The runtime of that name.
+
+        Raises:
+            NotFound, PluginBroken: it is not installed, or can't be loaded.
+        """
+        found = self._runtimes.get(name)
+        if found is None:
+            kind = self._hub.plugins.runtime_type(name)
+            settings = validated(kind.settings, {}, f"runtime {name}")
+            found = kind.create(_RuntimeContext(self._hub, name), settings)
+            self._runtimes[name] = found
+        return found
+
+    def place_of(self, session: Session, group: AgentGroup | None = None) -> SessionPlace:
+        folder = self._hub.home.groups / (group.folder if group is not None else self._folders[session.agent_group_id])
+        return SessionPlace(
+            session_id=session.id,
+            folder=self._hub.folder_of(session).root,
+            group=GroupPlace(agent_group_id=session.agent_group_id, folder=folder),
+        )
+
+    async def launch(self, session: Session, make_bell: Callable[[Session, int | None], HostBell]) -> Launched:
+        """Start the session's runner under a new epoch.
+
+        Raises:
+            Refused: the settings, the plugins or the isolation rule forbid it; the message is for people.
+            RuntimeFailed, OSError, StoreError, MailboxError: it did not work now.
+        """
+        group = await self._hub.store.read(groups.agent_group, session.agent_group_id)
+        if group is None:
+            raise Refused(f"agent group {session.agent_group_id} does not exist any more")
+        self._folders[group.id] = group.folder
+        try:
+            agent = self._hub.agent_settings(group)
+            runtime = await asyncio.to_thread(self.runtime, agent.runtime)
+        except (ConfigError, NotFound, PluginBroken) as problem:
+            raise Refused(f"agent {group.name} can't run: {problem}", fix=problem.fix) from problem
+        await self._check_isolation(session, group, agent, runtime)
+        place = self.place_of(session, group)
+        folder = self._hub.folder_of(session)
+        await asyncio.to_thread(folder.create)
+        epoch = await self._hub.store.write(sessions.begin_epoch, session.id, self._hub.clock.now())
+        await self._project(session, group)
+        spec = self._spec(session, group, agent, runtime, place, epoch)
+        await asyncio.to_thread(folder.write_spec, spec)
+        session = await self._hub.store.read(sessions.session, session.id) or session
+        bell = make_bell(session, None)
+        await bell.open()
+        try:
+            async with asyncio.timeout(LAUNCH_DEADLINE):
+                image = await runtime.prepare(place.group)
+                handle = await runtime.launch(
+                    LaunchSpec(
+                        place=place,
+                        runner=spec,
+                        image=image,
+                        limits=Limits(
+                            memory=agent.limits.memory,
+                            cpus=agent.limits.cpus,
+                            processes=agent.limits.processes,
+                            file_size=agent.limits.file_size,
+                            open_files=agent.limits.open_files,
+                        ),
+                        environment=kill_points(),
+                    )
+                )
+        except TimeoutError as problem:
+            await bell.close()
+            raise RuntimeFailed(f"runtime {agent.runtime} took over {LAUNCH_DEADLINE:g} s to start it") from problem
+        except BaseException:
+            await bell.close()
+            raise
+        return Launched(session, handle, runtime, bell)
+
+    async def _check_isolation(
+        self, session: Session, group: AgentGroup, agent: AgentSettings, runtime: Runtime
+    ) -> None:
+        """At the last level, every channel but the terminal needs the operator's word (runtime.md 5)."""
+        health = await runtime.check()
+        if not health.ok:
+            raise RuntimeFailed(f"runtime {agent.runtime} does not work: {health.detail}", fix=health.fix)
+        if agent.runtime not in self._warned:
+            self._warned.add(agent.runtime)
+            log.info("runtime %s: %s (%s)", agent.runtime, health.isolation, health.detail)
+        if health.isolation is not Isolation.NONE or agent.allow_unisolated or session.messaging_group_id is None:
+            return
+        chat = await self._hub.store.read(chats.messaging_group, session.messaging_group_id)
+        if chat is None:
+            return
+        try:
+            local = (await asyncio.to_thread(self._hub.plugins.channel_type, chat.address.channel_type)).info.local
+        except JackfieldError:
+            local = False
+        if not local:
+            raise Refused(
+                f"agent {group.name} is {health.isolation}, and {chat.address.channel_type} lets others write to it",
+                fix=f"use a runtime that isolates, or say `allow_unisolated = true` in groups/{group.folder}/agent.toml",
+            )
+
+    async def _project(self, session: Session, group: AgentGroup) -> None:
+        """Show the runner whom its agent may address, and where it is."""
+        known = await self._hub.store.read(wirings.destinations, group.id)
+        routing = None
+        if session.messaging_group_id is not None:
+            chat = await self._hub.store.read(chats.messaging_group, session.messaging_group_id)
+            if chat is not None:
+                routing = chat.address
+                if session.thread_id is not None:
+                    routing = replace(routing, thread_id=session.thread_id)
+        await self._hub.mailboxes.run(self._hub.folder_of(session), lambda box: box.project(known, routing))
+
+    def _spec(
+        self,
+        session: Session,
+        group: AgentGroup,
+        agent: AgentSettings,
+        runtime: Runtime,
+        place: SessionPlace,
+        epoch: int,
+    ) -> RunnerSpec:
+        host = self._hub.settings
+        provider = agent.providers.get(agent.provider, {})
+        return RunnerSpec(
+            session_id=session.id,
+            agent_group_id=group.id,
+            epoch=epoch,
+            install_id=self._hub.install_id,
+            agent_name=agent.name or group.name,
+            provider=agent.provider,
+            model=agent.model or None,
+            paths=runtime.paths(place),
+            tools=tuple(agent.tools),
+            packs=tuple(agent.packs),
+            provider_settings={key: json.dumps(value) for key, value in provider.items()},
+            tool_settings={key: json.dumps(value) for key, value in agent.tool_settings.items()},
+            limits=RunnerLimits(
+                messages_per_prompt=agent.limits.messages_per_prompt,
+                idle_exit=host.idle_exit,
+                turn_seconds=agent.limits.turn_seconds,
+                tool_seconds=agent.limits.tool_seconds,
+            ),
+            timezone=agent.timezone or host.timezone,
+            unwrapped=agent.unwrapped,
+        )
+
+
+def kill_points() -> dict[str, str]:
+    """The kill point that a crash test set for runners (`JACKFIELD_KILL_RUNNER_AT`), as their own variable."""
+    at = os.environ.get("JACKFIELD_KILL_RUNNER_AT")
+    return {"JACKFIELD_KILL_AT": at} if at else {}
+
+
+class _RuntimeContext:
+    """`RuntimeContext` for one runtime."""
+
+    def __init__(self, hub: Hub, name: str) -> None:
+        self._hub = hub
+        self._name = name
+        self._log = logging.getLogger("jackfield.runner")
+
+    @property
+    def install_id(self) -> str:
+        return self._hub.install_id
+
+    @property
+    def home(self) -> Path:
+        return self._hub.home.root
+
+    @property
+    def folder(self) -> Path:
+        folder = self._hub.home.root / "runtimes" / self._name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    def log_line(self, session_id: SessionId, line: str) -> None:
+        self._log.debug("%s: %s", session_id, line)

@@ -1,0 +1,163 @@
+"""What an operation is given, how it registers, and how it reads its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from jackfield.errors import NoHost, NotFound, UsageError
+from jackfield.host.hub import Hub
+from jackfield.ids import AgentGroupId, SessionId
+from jackfield.models import Address, AgentGroup, MessagingGroup, Session
+from jackfield.store import chats, groups, sessions
+
+__all__ = ["OPERATIONS", "Args", "Live", "ServiceContext", "operation", "suggest"]
+
+E = TypeVar("E", bound=Enum)
+
+
+class Live(Protocol):
+    """The running host, as far as operations need it."""
+
+    def wake(self, session_id: SessionId, group_id: AgentGroupId) -> None: ...
+
+    def nudge(self) -> None: ...
+
+    def kick(self, destinations: list[str]) -> None: ...
+
+    async def stop_runner(self, session_id: SessionId, reason: str) -> bool: ...
+
+    async def retake(self) -> None: ...
+
+    async def reload(self) -> dict[str, Any]: ...
+
+    def request_stop(self) -> None: ...
+
+    def report(self) -> dict[str, Any]:
+        """Channels, runners, queues, troubles: for `status`."""
+        ...
+
+    async def project(self, group_id: AgentGroupId) -> None:
+        """Show the group's destinations to its live runners."""
+        ...
+
+    def answer_address(self, session: Session, chat: MessagingGroup | None) -> Address | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceContext:
+    """`live` is None when no host runs and the command holds the lock itself."""
+
+    hub: Hub
+    live: Live | None
+
+    @property
+    def running(self) -> Live:
+        if self.live is None:
+            raise NoHost("this needs a running host", fix="start one with `jackfield up`")
+        return self.live
+
+    async def group(self, name: str) -> AgentGroup:
+        """An agent group by folder, name or id.
+
+        Raises:
+            NotFound: there is none; near names are offered.
+        """
+        found = await self.hub.store.read(groups.agent_groups)
+        for group in found:
+            if name in (group.folder, group.id):
+                return group
+        named = [group for group in found if group.name.lower() == name.lower()]
+        if len(named) == 1:
+            return named[0]
+        raise NotFound(
+            f"there is no agent group {name!r}", fix=suggest(name, [group.folder for group in found], "jackfield group list")
+        )
+
+    async def chat(self, text: str) -> MessagingGroup | None:
+        """A chat by id or by address text; None when no such chat was seen yet."""
+        if text.lower().startswith("mg_"):
+            return await self.hub.store.read(chats.messaging_group, text.lower())
+        return await self.hub.store.read(chats.messaging_group_at, Address.parse(text).chat)
+
+    async def session(self, session_id: str) -> Session:
+        found = await self.hub.store.read(sessions.session, session_id.lower())
+        if found is None:
+            raise NotFound(f"there is no session {session_id!r}", fix="see `jackfield session list`")
+        return found
+
+
+Service = Callable[[ServiceContext, "Args"], Awaitable[Any]]
+OPERATIONS: dict[str, Service] = {}
+"""Every operation of the control socket by name."""
+
+
+def operation(name: str) -> Callable[[Service], Service]:
+    """Register a function as the operation of that name."""
+
+    def register(service: Service) -> Service:
+        if name in OPERATIONS:
+            raise ValueError(f"operation {name} is registered twice")
+        OPERATIONS[name] = service
+        return service
+
+    return register
+
+
+class Args:
+    """The arguments of a request: untrusted JSON values, read one by one by type."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+
+    def text(self, name: str) -> str:
+        """A text that must be there and not be empty.
+
+        Raises:
+            UsageError: it is missing, empty, or of another type.
+        """
+        value = self.optional_text(name)
+        if not value:
+            raise UsageError(f"{name} is missing")
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        value = self._values.get(name)
+        if value is not None and not isinstance(value, str):
+            raise UsageError(f"{name} must be text, got {value!r}")
+        return value
+
+    def number(self, name: str, default: int, *, low: int = 0, high: int = 2**53) -> int:
+        value = self._values.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise UsageError(f"{name} must be a whole number from {low} to {high}, got {value!r}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self._values.get(name, False)
+        if not isinstance(value, bool):
+            raise UsageError(f"{name} must be true or false, got {value!r}")
+        return value
+
+    def choice(self, name: str, kind: type[E], default: E) -> E:
+        """A member of an enum by its value."""
+        value = self._values.get(name)
+        if value is None:
+            return default
+        try:
+            return kind(value)
+        except ValueError:
+            allowed = ", ".join(str(member.value) for member in kind)
+            raise UsageError(f"{name} can't be {value!r}; it is one of {allowed}") from None
+
+
+def suggest(name: str, known: list[str], listing: str) -> str:
+    """What to do about a name that nobody has."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}? See `{listing}`" if near else f"see `{listing}`"

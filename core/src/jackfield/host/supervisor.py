@@ -1,0 +1,413 @@
+"""Which sessions have a runner.
+
+One task (`_fill`) starts runners, so that a session is never started twice (C016, C086); it is fair over agent groups
+and keeps to the cap, sending the longest idle runner home when others wait.  A runner's end is noticed at once by its
+process or its doorbell; then its last rows are collected, its claims released, and the session is started again if
+there is work left.  Starts that fail are spaced, and the people in the chat are told once (C207).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from jackfield.api import Runtime, RuntimeHandle
+from jackfield.clock import UnixMs
+from jackfield.errors import JackfieldError, MailboxError, RecoveryNeeded
+from jackfield.host.hub import Hub
+from jackfield.host.launching import Launcher, Refused
+from jackfield.host.stuck import StuckFacts, StuckVerdict, decide_stuck
+from jackfield.ids import AgentGroupId, SessionId
+from jackfield.mailbox import HostBell, SessionFolder
+from jackfield.models import Session
+from jackfield.store import sessions
+
+__all__ = ["Runner", "Supervisor"]
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE = 5.0
+WATCH_EVERY = 10.0
+"""Seconds between two looks at the live runners (heartbeat, claims)."""
+EARLY_END = 10.0
+"""A runner that ends sooner than this, and not with 0, counts as a failed start."""
+BACKOFF = (5.0, 10.0, 20.0, 40.0, 80.0, 300.0)
+TELL_AFTER = 3
+"""Failed starts in a row after which the chat is told."""
+
+
+@dataclass(slots=True, eq=False)
+class Runner:
+    """A live runner of this host."""
+
+    session: Session
+    group_id: AgentGroupId
+    epoch: int
+    handle: RuntimeHandle
+    runtime: Runtime
+    bell: HostBell
+    folder: SessionFolder
+    started: float
+    """Monotonic seconds; and `started_at` on the wall clock."""
+    started_at: UnixMs
+    last_busy: float
+    claims: set[str] = field(default_factory=set)
+    """Inbound ids that it is working on, as far as its acks told."""
+    stopping: str | None = None
+    """Why it was asked to end."""
+
+    @property
+    def idle(self) -> bool:
+        return not self.claims and self.stopping is None
+
+
+@dataclass(slots=True)
+class _Failing:
+    count: int
+    again_at: float
+    told: bool = False
+
+
+class Supervisor:
+    """Starts, rings, watches and stops runners."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        launcher: Launcher,
+        *,
+        on_ring: Callable[[SessionId], None],
+        on_ended: Callable[[Runner, int], Awaitable[bool]],
+        on_cannot_start: Callable[[Session, str], Awaitable[None]],
+        nudge: Callable[[], None],
+    ) -> None:
+        """`on_ended` collects what a runner left and tells whether there is work for another one;
+        `on_cannot_start` tells the people."""
+        self._hub = hub
+        self._launcher = launcher
+        self._on_ring = on_ring
+        self._on_ended = on_ended
+        self._on_cannot_start = on_cannot_start
+        self._nudge = nudge
+        self._runners: dict[SessionId, Runner] = {}
+        self._waiting: OrderedDict[AgentGroupId, deque[SessionId]] = OrderedDict()
+        self._wanted: set[SessionId] = set()
+        self._starting: set[SessionId] = set()
+        self._ending: set[SessionId] = set()
+        self._failing: dict[SessionId, _Failing] = {}
+        self._held: set[SessionId] = set()
+        self._closed = True
+        self._watch: asyncio.Task[None] | None = None
+        self.peak = 0
+        """The most runners that were alive at once."""
+
+    # ---- the outside
+
+    @property
+    def cap(self) -> int:
+        return self._hub.settings.max_runners or max(4, 2 * (os.cpu_count() or 1))
+
+    @property
+    def runners(self) -> dict[SessionId, Runner]:
+        return self._runners
+
+    @property
+    def waiting(self) -> int:
+        return len(self._wanted)
+
+    def open(self) -> None:
+        """Begin to start runners; before it, wakes only queue up."""
+        self._closed = False
+        self._watch = self._hub.spawn(self._watching(), "supervisor")
+        self._fill()
+
+    def wake(self, session_id: SessionId, group_id: AgentGroupId) -> None:
+        """There is something to do for this session: ring its runner, or have one started."""
+        runner = self._runners.get(session_id)
+        if runner is not None and runner.stopping is None:
+            runner.last_busy = self._hub.clock.monotonic()
+            runner.bell.ring()
+            return
+        if session_id in self._wanted or session_id in self._held:
+            return
+        self._wanted.add(session_id)
+        self._waiting.setdefault(group_id, deque()).append(session_id)
+        self._fill()
+
+    def ring(self, session_id: SessionId) -> None:
+        """Ring a runner that lives; start none."""
+        runner = self._runners.get(session_id)
+        if runner is not None:
+            runner.bell.ring()
+
+    async def stop(self, session_id: SessionId, reason: str, *, grace: float = STOP_GRACE) -> bool:
+        """End a session's runner; False when it has none.  It is started again when there is work."""
+        runner = self._runners.get(session_id)
+        if runner is None:
+            return False
+        runner.stopping = runner.stopping or reason
+        log.info("stopping the runner of session %s: %s", session_id, reason)
+        await runner.handle.stop(grace)
+        return True
+
+    async def kill(self, session_id: SessionId, reason: str) -> None:
+        """End a session's runner at once."""
+        runner = self._runners.get(session_id)
+        if runner is not None:
+            runner.stopping = runner.stopping or reason
+            log.warning("killing the runner of session %s: %s", session_id, reason)
+            await runner.handle.kill()
+
+    async def hold(self, session_id: SessionId) -> None:
+        """Keep the session without a runner until `release`: its mailbox is being mended."""
+        self._held.add(session_id)
+        await self.stop(session_id, "held")
+        while session_id in self._runners or session_id in self._starting or session_id in self._ending:
+            await self._hub.clock.sleep(0.02)
+
+    def release(self, session_id: SessionId) -> None:
+        self._held.discard(session_id)
+
+    def soonest(self) -> float | None:
+        """The monotonic moment at which a backed-off start may be tried again."""
+        waiting = [failing.again_at for session_id, failing in self._failing.items() if session_id in self._wanted]
+        return min(waiting, default=None)
+
+    async def due(self) -> None:
+        self._fill()
+
+    async def adopt(self, runtimes: dict[str, Runtime]) -> list[Session]:
+        """Take over live runners that an earlier host left; those that don't fit are ended."""
+        adopted = []
+        for name, runtime in runtimes.items():
+            for handle in await runtime.adopt():
+                session = await self._hub.store.read(sessions.session, handle.session_id)
+                if session is None or session.epoch != handle.epoch or self._hub.settings.on_stop != "leave":
+                    log.info("ending a left-over runner of session %s (runtime %s)", handle.session_id, name)
+                    await handle.kill()
+                    continue
+                runner = await self._register(session, handle, runtime)
+                adopted.append(session)
+                log.info("took over the runner of session %s", session.id)
+                self._on_ring(runner.session.id)
+            await runtime.collect_garbage()
+        return adopted
+
+    async def close(self, *, leave: bool) -> None:
+        """Start no more; end every runner, or leave them for the next host."""
+        self._closed = True
+        if self._watch is not None:
+            self._watch.cancel()
+        while self._starting:
+            await self._hub.clock.sleep(0.02)
+        if leave:
+            for runner in self._runners.values():
+                await runner.bell.close()
+            return
+        await asyncio.gather(*(self.stop(session_id, "the host stops") for session_id in list(self._runners)))
+        while self._runners or self._ending:
+            await self._hub.clock.sleep(0.02)
+
+    # ---- starting
+
+    def _fill(self) -> None:
+        """Start as many waiting sessions as the cap allows, one agent group after the other."""
+        if self._closed:
+            return
+        now = self._hub.clock.monotonic()
+        looked_at = 0
+        while self._wanted and looked_at < len(self._wanted) + len(self._waiting):
+            group_id, queue = next(iter(self._waiting.items()))
+            self._waiting.move_to_end(group_id)
+            looked_at += 1
+            if not queue:
+                del self._waiting[group_id]
+                continue
+            session_id = queue[0]
+            failing = self._failing.get(session_id)
+            if self._busy_elsewhere(session_id) or (failing is not None and failing.again_at > now):
+                queue.rotate(-1)
+                continue
+            if len(self._runners) + len(self._starting) >= self.cap:
+                self._send_one_home()
+                return
+            queue.popleft()
+            self._wanted.discard(session_id)
+            self._starting.add(session_id)
+            self._hub.spawn(self._start(session_id, group_id), f"launch {session_id}")
+        if self._wanted:
+            self._nudge()
+
+    def _busy_elsewhere(self, session_id: SessionId) -> bool:
+        return session_id in self._runners or session_id in self._starting or session_id in self._ending
+
+    def _send_one_home(self) -> None:
+        if any(runner.stopping == "others wait" for runner in self._runners.values()):
+            return
+        idle = [runner for runner in self._runners.values() if runner.idle]
+        if idle:
+            runner = min(idle, key=lambda candidate: candidate.last_busy)
+            self._hub.spawn(self._stopped(runner.session.id), f"evict {runner.session.id}")
+
+    async def _stopped(self, session_id: SessionId) -> None:
+        await self.stop(session_id, "others wait")
+
+    async def _start(self, session_id: SessionId, group_id: AgentGroupId) -> None:
+        again = False
+        try:
+            session = await self._hub.store.read(sessions.session, session_id)
+            if session is None or session_id in self._held:
+                return
+            now = self._hub.clock.now()
+            if session.parked_until is not None and session.parked_until > now:
+                return  # the timer wakes it
+            try:
+                launched = await self._launcher.launch(session, self._make_bell)
+            except Refused as problem:
+                # Nothing that trying again would change: tell, and wait for the next message or a reload.
+                self._failing.pop(session_id, None)
+                log.warning("session %s gets no runner: %s", session_id, problem)
+                await self._on_cannot_start(session, str(problem))
+                return
+            except (JackfieldError, OSError) as problem:
+                again = True
+                await self._could_not_start(session, str(problem))
+                return
+            runner = self._runner_of(launched.session, launched.handle, launched.runtime, launched.bell)
+            self.peak = max(self.peak, len(self._runners))
+            runner.bell.ring()
+        finally:
+            self._starting.discard(session_id)
+            if again:
+                self.wake(session_id, group_id)
+            self._fill()
+
+    async def _could_not_start(self, session: Session, reason: str) -> None:
+        self._hub.trouble("launch")
+        failing = self._failing.setdefault(session.id, _Failing(0, 0.0))
+        failing.count += 1
+        wait = BACKOFF[min(failing.count, len(BACKOFF)) - 1]
+        failing.again_at = self._hub.clock.monotonic() + wait
+        log.warning(
+            "the runner of session %s could not be started (%d in a row), again in %g s: %s",
+            session.id, failing.count, wait, reason,
+        )  # fmt: skip
+        if failing.count >= TELL_AFTER and not failing.told:
+            failing.told = True
+            await self._on_cannot_start(session, reason)
+
+    def _make_bell(self, session: Session, peer_uid: int | None) -> HostBell:
+        session_id = session.id
+        return HostBell(
+            self._hub.folder_of(session),
+            on_ring=lambda: self._rung(session_id),
+            on_gone=lambda: self._rung(session_id),
+            peer_uid=peer_uid,
+        )
+
+    def _rung(self, session_id: SessionId) -> None:
+        runner = self._runners.get(session_id)
+        if runner is not None:
+            runner.last_busy = self._hub.clock.monotonic()
+        self._on_ring(session_id)
+
+    async def _register(self, session: Session, handle: RuntimeHandle, runtime: Runtime) -> Runner:
+        bell = self._make_bell(session, handle.peer_uid)
+        await bell.open()
+        return self._runner_of(session, handle, runtime, bell)
+
+    def _runner_of(self, session: Session, handle: RuntimeHandle, runtime: Runtime, bell: HostBell) -> Runner:
+        now = self._hub.clock.monotonic()
+        runner = Runner(
+            session=session,
+            group_id=session.agent_group_id,
+            epoch=handle.epoch,
+            handle=handle,
+            runtime=runtime,
+            bell=bell,
+            folder=self._hub.folder_of(session),
+            started=now,
+            started_at=self._hub.clock.now(),
+            last_busy=now,
+        )
+        self._runners[session.id] = runner
+        self._hub.spawn(self._await_end(runner), f"runner {session.id}")
+        return runner
+
+    # ---- ending
+
+    async def _await_end(self, runner: Runner) -> None:
+        code = await runner.handle.wait()
+        session_id = runner.session.id
+        lived = self._hub.clock.monotonic() - runner.started
+        self._ending.add(session_id)
+        self._runners.pop(session_id, None)
+        await runner.bell.close()
+        try:
+            failed = code != 0 and runner.stopping is None
+            if failed:
+                tail = "\n".join(runner.handle.logs()[-5:])
+                log.warning("the runner of session %s ended with %d after %.1f s\n%s", session_id, code, lived, tail)
+            more = await self._collect_rest(runner, code)
+            if failed and lived < EARLY_END:
+                last = runner.handle.logs()[-1:] or [f"it ended with {code}"]
+                await self._could_not_start(runner.session, last[0])
+            elif not failed:
+                self._failing.pop(session_id, None)
+        finally:
+            self._ending.discard(session_id)
+        if more:
+            self.wake(session_id, runner.group_id)
+        self._fill()
+
+    async def _collect_rest(self, runner: Runner, code: int) -> bool:
+        """Collect the dead runner's last rows, after rolling back what it left half-written (C209)."""
+        for attempt in (1, 2):
+            try:
+                return await self._on_ended(runner, code)
+            except RecoveryNeeded:
+                if attempt == 2:
+                    raise
+                log.info("rolling back the last transaction of session %s", runner.session.id)
+                await runner.runtime.recover(self._launcher.place_of(runner.session))
+            except MailboxError:
+                self._hub.trouble("mailbox")
+                log.exception("the mailbox of session %s could not be read after its runner's end", runner.session.id)
+                return True
+        return True
+
+    # ---- watching
+
+    async def _watching(self) -> None:
+        while True:
+            await self._hub.clock.sleep(WATCH_EVERY)
+            for runner in list(self._runners.values()):
+                try:
+                    await self._look_at(runner)
+                except MailboxError as problem:
+                    log.warning("session %s could not be looked at: %s", runner.session.id, problem)
+                except Exception:
+                    self._hub.trouble("supervisor")
+                    log.exception("session %s could not be looked at", runner.session.id)
+
+    async def _look_at(self, runner: Runner) -> None:
+        settings = self._hub.settings
+        state, claims = await self._hub.mailboxes.run(runner.folder, lambda box: (box.read_state(), box.claims()))
+        verdict = decide_stuck(
+            StuckFacts(
+                now=self._hub.clock.now(),
+                started_at=runner.started_at,
+                heartbeat_at=runner.folder.heartbeat_at(),
+                claims=tuple(ack.at for ack in claims if ack.epoch == runner.epoch),
+                state=state,
+            ),
+            stuck_claim=settings.stuck_claim,
+            silent_ceiling=settings.silent_ceiling,
+        )
+        if verdict is not StuckVerdict.OK:
+            self._hub.trouble(f"runner {verdict}")
+            await self.kill(runner.session.id, str(verdict))
