@@ -1,0 +1,1 @@
+"""A provider without a model: scripted, deterministic, able to fail in every way that a real engine can."""
