@@ -9,7 +9,7 @@ from html import escape
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jackfield_provider_mock.actions import Call, Crash, Fail, Say, Stream, Wait
+from jackfield_provider_mock.actions import VERBS, Call, Crash, Fail, Say, Stream, Wait, read_action
 from jackfield_provider_mock.commands import COMMANDS, read_commands
 from jackfield_provider_mock.prompt import read_prompt
 from jackfield_provider_mock.script import Step, choose
