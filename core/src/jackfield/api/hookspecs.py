@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pluggy
 
+from jackfield import API_VERSION
 from jackfield.api.channels import ChannelType
 from jackfield.api.decisions import (
     AccessDecision,
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["API_VERSION", "HOOKS", "PROJECT", "HookKind", "HookSpecs", "hookimpl"]
-
-API_VERSION = (0, 1)
-"""(major, minor).  Minor: a new hook or optional argument.  Major: something removed or changed.  1.0 freezes it."""
 
 PROJECT = "jackfield"
 _spec = pluggy.HookspecMarker(PROJECT)
@@ -187,14 +185,17 @@ class HookSpecs:
     @_spec
     async def compose_prompt(self, request: PromptRequest, text: str) -> str:
         """Change the system prompt of a session that is about to start."""
+        return text
 
     @_spec
     async def tool_instructions(self, tool_set: str, text: str) -> str:
         """Change the instructions of a tool set, as they go into the system prompt."""
+        return text
 
     @_spec
     async def compose_outbound(self, part: OutboundPart, text: str) -> str:
         """Change the text of a message that is about to leave, after the guards allowed it (C187)."""
+        return text
 
 
 def _kind_of(name: str) -> HookKind:

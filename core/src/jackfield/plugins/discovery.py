@@ -1,0 +1,442 @@
+"""Which plugins are installed, read from metadata only.
+
+Nothing of a plugin is imported here, ever.  The answer is kept in a cache, folder by folder of `sys.path`: a folder's
+part holds as long as the folder and what was read of each of its plugins are unchanged, so that one program with the
+current directory on its path and another without it share everything else.  The warm way imports nothing but the
+standard library; importlib-metadata, packaging and a TOML parser come in only when some folder must be read again
+(spec/marketplace.md 3.9, 4.6; C183).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from jackfield import API_VERSION, __version__
+from jackfield.plugins.files import one_line, read_object, user_cache, write_object
+from jackfield.plugins.kinds import GROUPS, Kind
+from jackfield.plugins.manifest import FILE_NAME, Manifest, from_plain, to_plain
+
+__all__ = [
+    "CORE",
+    "Discovery",
+    "Distribution",
+    "Found",
+    "Inventory",
+    "canonical",
+    "discover",
+    "distribution_from_plain",
+    "distribution_to_plain",
+]
+
+_log = logging.getLogger(__name__)
+
+CORE = "jackfield"
+"""The core's own distribution; its entry points are the built-ins."""
+_CACHE_FORMAT = 1
+_RACY_NS = 2_000_000_000
+"""A folder that changed this recently may still be changing within its clock's tick; its part is not kept."""
+_METADATA = (".dist-info", ".egg-info")
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+_Stamp = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """An installed distribution, or a directory plugin, that offers plugins."""
+
+    name: str
+    version: str
+    place: str
+    """Its metadata folder, or the directory plugin's own folder."""
+    entries: tuple[tuple[Kind, str, str], ...] = ()
+    """Kind, name and value of each entry point."""
+    manifest: Manifest | None = None
+    manifest_path: str | None = None
+    manifest_problem: str | None = None
+    compatible: bool = True
+    """The manifest's range holds this core's API version; True without a manifest."""
+    roots: tuple[str, ...] = ()
+    """The package folders and modules that hold its code, found without importing them."""
+    directory: bool = False
+    editable: bool = False
+    watch: tuple[tuple[str, int, int], ...] = field(default=(), compare=False)
+    """Path, mtime in ns and size of whatever this was read from; (-1, -1) stands for "not there"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One entry point: the plugin `name` of one kind, as one distribution offers it."""
+
+    kind: Kind
+    name: str
+    value: str
+    distribution: Distribution
+
+    @property
+    def key(self) -> str:
+        """Names it in stored records."""
+        return f"{self.kind}:{self.name}@{self.distribution.name}"
+
+    @property
+    def built_in(self) -> bool:
+        return self.distribution.name == CORE
+
+    @property
+    def named_well(self) -> bool:
+        """Small letters, digits and single hyphens, at most 64: it becomes a word of the configuration."""
+        return len(self.name) <= 64 and _NAME.fullmatch(self.name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Everything that was found.  `problems` are metadata that could not be read, in words."""
+
+    distributions: tuple[Distribution, ...]
+    problems: tuple[str, ...] = ()
+    cached: bool = True
+    """No folder had to be read again."""
+
+    def found(self) -> list[Found]:
+        """All plugins, ordered by kind, name and distribution."""
+        order = {kind: place for place, kind in enumerate(Kind)}
+        every = [Found(kind, name, value, one) for one in self.distributions for kind, name, value in one.entries]
+        return sorted(every, key=lambda one: (order[one.kind], one.name, one.distribution.name))
+
+
+def canonical(name: str) -> str:
+    """A distribution's name in the one spelling in which two of them are compared (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+class Discovery:
+    """Reads what is installed.
+
+    `plugins_folder` is `<home>/plugins`: directory plugins lie in it, and the cache, when the folder's home exists.
+    Without it the cache lies in the user's cache folder.  `JACKFIELD_EP_CACHE=0` turns the cache off.
+    """
+
+    def __init__(self, plugins_folder: Path | None = None, *, path: Sequence[str] | None = None) -> None:
+        self._folder = plugins_folder
+        self._path = path
+        at_home = plugins_folder is not None and plugins_folder.parent.is_dir()
+        self.cache_file = (
+            plugins_folder / "cache.json" if plugins_folder is not None and at_home else user_cache() / "plugins.json"
+        )
+
+    def read(self) -> Inventory:
+        """What is installed now.  Never raises for what a distribution's metadata say."""
+        use_cache = os.environ.get("JACKFIELD_EP_CACHE", "1") != "0"
+        stored = read_object(self.cache_file) if use_cache else {}
+        known = stored.get("folders") if stored.get("for") == _cache_key() else None
+        parts = dict(known) if isinstance(known, dict) else {}
+        problems: list[str] = []
+        changed = False
+        everything: dict[str, Distribution] = {}
+        for folder in self._folders():
+            stamp = _stamp(folder)
+            if stamp is None:
+                continue
+            found = _from_cache(parts.get(folder), stamp)
+            if found is None:
+                changed = True
+                found = _scan(folder, self._import_path(), problems)
+                if _settled(stamp):
+                    parts[folder] = {"stamp": list(stamp), "found": [distribution_to_plain(one) for one in found]}
+                else:
+                    parts.pop(folder, None)
+            for one in found:
+                everything.setdefault(canonical(one.name), one)
+        directories, read_again = self._directories(parts, problems)
+        changed = changed or read_again
+        distributions = (*everything.values(), *directories)
+        if changed and use_cache and not problems:
+            kept = {folder: part for folder, part in parts.items() if os.path.exists(folder)}  # noqa: PTH110
+            write_object(self.cache_file, {"for": _cache_key(), "folders": kept})
+        for problem in problems:
+            _log.warning("%s", problem)
+        return Inventory(distributions, tuple(problems), not changed)
+
+    def _import_path(self) -> Sequence[str]:
+        return sys.path if self._path is None else self._path
+
+    def _folders(self) -> list[str]:
+        entries = (os.path.abspath(entry or ".") for entry in self._import_path() if isinstance(entry, str))  # noqa: PTH100
+        return list(dict.fromkeys(entries))
+
+    def _directories(self, parts: dict[str, Any], problems: list[str]) -> tuple[list[Distribution], bool]:
+        """The directory plugins.  Each one's manifest is its own watch, so they need no racy rule."""
+        folder = self._folder
+        if folder is None or not folder.is_dir():
+            return [], False
+        key = f"{folder}/*"
+        stored = parts.get(key)
+        kept = {
+            one.place: one
+            for one in (_from_cache({"stamp": [0, 0], "found": stored}, (0, 0)) or ())
+            if isinstance(stored, list)
+        }
+        found: list[Distribution] = []
+        changed = False
+        for entry in sorted(folder.iterdir()):
+            if entry.name.startswith(".") or not entry.is_dir() or not (entry / FILE_NAME).is_file():
+                continue
+            one = kept.get(str(entry))
+            if one is None:
+                changed = True
+                one = _directory_plugin(entry)
+            found.append(one)
+        if changed or len(found) != len(kept):
+            changed = True
+            parts[key] = [distribution_to_plain(one) for one in found]
+        return found, changed
+
+
+def discover(plugins_folder: Path | None = None) -> Inventory:
+    """What is installed, for a program that looks once."""
+    return Discovery(plugins_folder).read()
+
+
+# ---- the cache: a pure function of what stat says
+
+
+def _cache_key() -> list[Any]:
+    return [_CACHE_FORMAT, __version__, list(API_VERSION), sys.version, sys.prefix]
+
+
+def _stamp(folder: str) -> _Stamp | None:
+    try:
+        found = os.stat(folder)  # noqa: PTH116
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_ino
+
+
+def _settled(stamp: _Stamp) -> bool:
+    return abs(time.time_ns() - stamp[0]) > _RACY_NS
+
+
+def _watched(path: str) -> tuple[str, int, int]:
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except (OSError, ValueError):
+        return path, -1, -1
+    return path, found.st_mtime_ns, found.st_size
+
+
+def _from_cache(part: object, stamp: _Stamp) -> list[Distribution] | None:
+    """A folder's part of the cache; None when it is stale, damaged or missing."""
+    try:
+        if not isinstance(part, dict) or tuple(part["stamp"]) != stamp:
+            return None
+        found = [distribution_from_plain(one) for one in part["found"]]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    for one in found:
+        if any(_watched(watched[0]) != watched for watched in one.watch):
+            return None
+    return found
+
+
+def distribution_to_plain(one: Distribution) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "version": one.version,
+        "place": one.place,
+        "entries": [[str(kind), name, value] for kind, name, value in one.entries],
+        "manifest": to_plain(one.manifest) if one.manifest is not None else None,
+        "manifest_path": one.manifest_path,
+        "manifest_problem": one.manifest_problem,
+        "compatible": one.compatible,
+        "roots": list(one.roots),
+        "directory": one.directory,
+        "editable": one.editable,
+        "watch": [list(watched) for watched in one.watch],
+    }
+
+
+def distribution_from_plain(value: dict[str, Any]) -> Distribution:
+    name = value["name"]
+    if not isinstance(name, str):
+        raise TypeError("a distribution's name must be text")
+    manifest = value["manifest"]
+    return Distribution(
+        name=name,
+        version=value["version"],
+        place=value["place"],
+        entries=tuple((Kind(kind), entry, target) for kind, entry, target in value["entries"]),
+        manifest=from_plain(manifest, name) if manifest is not None else None,
+        manifest_path=value["manifest_path"],
+        manifest_problem=value["manifest_problem"],
+        compatible=value["compatible"],
+        roots=tuple(value["roots"]),
+        directory=value["directory"],
+        editable=value["editable"],
+        watch=tuple((path, int(mtime), int(size)) for path, mtime, size in value["watch"]),
+    )
+
+
+# ---- the cold way
+
+
+def _scan(folder: str, import_path: Iterable[str], problems: list[str]) -> list[Distribution]:
+    """The plugins whose metadata lie in one folder of the import path."""
+    if not _may_hold_metadata(folder):
+        return []
+    import importlib_metadata
+
+    found: list[Distribution] = []
+    for one in importlib_metadata.distributions(path=[folder]):
+        try:
+            entries = tuple(
+                (GROUPS[point.group], point.name, point.value) for point in one.entry_points if point.group in GROUPS
+            )
+            if entries:
+                found.append(_describe(one, one.metadata["Name"], one.version, entries, import_path))
+        except Exception as problem:  # noqa: BLE001 - one damaged distribution must not hide the others (C179)
+            problems.append(
+                f"the metadata of a distribution in {folder} can't be read: "
+                f"{type(problem).__name__}: {one_line(str(problem))}"
+            )
+    return found
+
+
+def _may_hold_metadata(folder: str) -> bool:
+    """Whether it is worth importing importlib-metadata for: most entries of `sys.path` are no site-packages."""
+    if not os.path.isdir(folder):  # noqa: PTH112
+        return folder.endswith((".zip", ".egg", ".whl"))
+    try:
+        with os.scandir(folder) as entries:
+            return any(entry.name.endswith(_METADATA) for entry in entries)
+    except OSError:
+        return False
+
+
+def _describe(
+    one: Any,  # importlib_metadata.Distribution; its module is not imported at the top of this one
+    name: str,
+    version: str,
+    entries: tuple[tuple[Kind, str, str], ...],
+    import_path: Iterable[str],
+) -> Distribution:
+    metadata_folder = Path(str(one._path)) if hasattr(one, "_path") else Path(str(one.locate_file("")))
+    searched, editable = _code_folders(one, metadata_folder, import_path)
+    modules = list(dict.fromkeys(value.partition(":")[0].strip() for _, _, value in entries))
+    manifest_path = next((path for module in modules if (path := _manifest_of(module, searched)) is not None), None)
+    roots = tuple(dict.fromkeys(root for module in modules if (root := _root_of(module, searched)) is not None))
+    watch = [_watched(str(metadata_folder / "entry_points.txt")), _watched(str(metadata_folder / "direct_url.json"))]
+    if manifest_path is None:
+        # A manifest may be added to an editable install, or the missing code may come, without a change that shows in
+        # site-packages; the folders in which that would happen show it.
+        watch += [_watched(root) for root in roots] or [_watched(str(folder)) for folder in searched[:2]]
+    base = Distribution(
+        name=name,
+        version=version,
+        place=str(metadata_folder),
+        entries=entries,
+        roots=roots,
+        editable=editable,
+    )
+    return _with_manifest(base, manifest_path, watch)
+
+
+def _with_manifest(base: Distribution, path: Path | None, watch: list[tuple[str, int, int]]) -> Distribution:
+    from jackfield.errors import MalformedData
+    from jackfield.plugins.manifest import allows, read
+
+    if path is None:
+        return replace(base, watch=tuple(watch))
+    watch = [*watch, _watched(str(path))]
+    try:
+        manifest = read(path)
+    except MalformedData as problem:
+        return replace(base, manifest_path=str(path), manifest_problem=one_line(problem.message), watch=tuple(watch))
+    commands = tuple(replace(command, distribution=base.name) for command in manifest.commands)
+    return replace(
+        base,
+        manifest=replace(manifest, commands=commands),
+        manifest_path=str(path),
+        compatible=allows(manifest, API_VERSION),
+        watch=tuple(watch),
+    )
+
+
+def _manifest_of(module: str, folders: list[Path]) -> Path | None:
+    from jackfield.plugins.manifest import find_in_package
+
+    return find_in_package(module, folders)
+
+
+def _root_of(module: str, folders: list[Path]) -> str | None:
+    """The top-level package or module file that holds `module`."""
+    top = module.partition(".")[0]
+    for folder in folders:
+        package = folder / top
+        if package.is_dir():
+            return str(package)
+        for suffix in (".py", ".pyc"):
+            if package.with_suffix(suffix).is_file():
+                return str(package.with_suffix(suffix))
+    return None
+
+
+def _code_folders(one: Any, metadata_folder: Path, import_path: Iterable[str]) -> tuple[list[Path], bool]:
+    """Where the distribution's modules may lie, the likeliest first, and whether it is installed editable.
+
+    A wheel's code lies beside its metadata.  An editable one's does not: a `.pth` file of its own names the folder, or
+    an import hook does, and then `direct_url.json` still tells the project's.
+    """
+    import json
+    from urllib.parse import unquote, urlsplit
+
+    site = metadata_folder.parent
+    folders: list[Path] = []
+    project: Path | None = None
+    try:
+        direct = json.loads(one.read_text("direct_url.json") or "{}")
+        if direct.get("dir_info", {}).get("editable") is True:
+            project = Path(unquote(urlsplit(direct["url"]).path))
+    except (ValueError, KeyError, AttributeError, TypeError):
+        project = None
+    if project is not None:
+        for record in (one.read_text("RECORD") or "").splitlines():
+            name = record.partition(",")[0]
+            if name.endswith(".pth") and "/" not in name:
+                folders += _pth_folders(site / name)
+        folders += [project / "src", project]
+    folders.append(site)
+    folders += [Path(entry or ".").absolute() for entry in import_path if isinstance(entry, str)]
+    return list(dict.fromkeys(folders)), project is not None
+
+
+def _pth_folders(path: Path) -> list[Path]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    plain = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith(("#", "import "))]
+    return [path.parent / line for line in plain]
+
+
+def _directory_plugin(folder: Path) -> Distribution:
+    """A folder in `<home>/plugins` with a manifest at its root; its kinds come from there."""
+    manifest_path = folder / FILE_NAME
+    base = Distribution(name=folder.name, version="0", place=str(folder), roots=(str(folder),), directory=True)
+    read = _with_manifest(base, manifest_path, [])
+    if read.manifest is None:
+        return replace(read, entries=((Kind.PACK, folder.name, ""),))
+    named = tuple(
+        (Kind(kind), name, value)
+        for kind, points in read.manifest.entry_points.items()
+        for name, value in points.items()
+    )
+    silent = tuple((kind, folder.name, "") for kind in read.manifest.kinds if kind not in {one[0] for one in named})
+    return replace(read, entries=named + silent)

@@ -1,0 +1,61 @@
+"""Small JSON files that several processes may read and replace: the discovery cache and what is known of plugins.
+
+Nothing here is precious: a file that is missing, damaged or can't be written only costs time.  So reading answers with
+an empty object, and writing with whether it worked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["one_line", "read_object", "user_cache", "write_object"]
+
+_log = logging.getLogger(__name__)
+
+
+def user_cache() -> Path:
+    """Where this user's programs keep what can be made again: `$XDG_CACHE_HOME/jackfield`, `~/.cache/jackfield`."""
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(root) if root.startswith("/") else Path(os.path.expanduser("~/.cache"))) / "jackfield"  # noqa: PTH111
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The file's JSON object; empty when there is none that can be used."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_object(path: Path, value: dict[str, Any]) -> bool:
+    """Replace the file in one step: a reader sees the old text or the new one, never a part."""
+    import tempfile
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as problem:
+        _log.debug("could not write %s: %s", path, problem)
+        return False
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(value, file, separators=(",", ":"))
+        Path(temporary).replace(path)
+    except OSError as problem:
+        _log.debug("could not write %s: %s", path, problem)
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        return False
+    return True
+
+
+def one_line(text: str, limit: int = 400) -> str:
+    """What a plugin said, fit for a terminal: one line, no control characters, cut at `limit` characters."""
+    folded = " ".join("".join(part if part.isprintable() else " " for part in text).split())
+    return folded if len(folded) <= limit else folded[: limit - 1] + "…"
