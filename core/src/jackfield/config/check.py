@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from jackfield.config.lines import KeyPath, line_of
-from jackfield.config.problems import Problem, Severity, near, shown
+from jackfield.config.problems import BadValue, Problem, Severity, near, shown
 
 __all__ = ["Checked", "Text", "check_table"]
 
@@ -178,14 +178,26 @@ def _problem(
             suggestion=near(guess, choices) if isinstance(guess, str) else None,
         )
     if kind == "value_error":
-        reason, _, hint = str(context.get("error", error["msg"])).partition("; allowed: ")
-        return text.problem(path, f"{value} can't be used: {reason}", Severity.ERROR, allowed=hint or None)
+        reason = context.get("error")
+        return text.problem(
+            path,
+            f"{value} can't be used: {reason or error['msg']}",
+            Severity.ERROR,
+            allowed=reason.allowed if isinstance(reason, BadValue) else None,
+            suggestion=reason.suggestion if isinstance(reason, BadValue) else None,
+        )
     allowed = _ALLOWED.get(kind, "").format_map(_Blank(context)) or None
     message = f"{value} can't be used" if allowed else f"{value} can't be used: {error['msg'].lower()}"
     return text.problem(path, message, Severity.ERROR, allowed=allowed)
 
 
 class _Blank(dict[str, Any]):
+    """An error's context, whole numbers without a fraction."""
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
     def __missing__(self, key: str) -> str:
         return "?"
 

@@ -18,7 +18,7 @@ import tomlkit
 from pydantic import BaseModel
 from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import Table
+from tomlkit.items import InlineTable, Table
 
 from jackfield.config.check import Text, check_table
 from jackfield.config.files import one_editor, write_atomically
@@ -74,7 +74,7 @@ def add_channel(
                 f"{home.jackfield_toml} has a channel {instance!r} already",
                 fix=f"choose another name, or `jackfield channel remove {instance}` first",
             )
-        table = tomlkit.table()
+        table: Any = tomlkit.inline_table() if isinstance(channels, InlineTable) else tomlkit.table()
         if channel_type != instance:
             table.add("type", channel_type)
         for key, value in settings.items():
@@ -225,11 +225,13 @@ def _edit_home(
     file = Path(os.path.realpath(home.jackfield_toml))
 
     def check(new: str) -> Sequence[Problem]:
-        configuration = check_text(home, new)
-        return (*configuration.problems, *(more_checks(configuration) if more_checks is not None else ()))
+        return check_text(home, new).problems
+
+    def check_more(new: str) -> Sequence[Problem]:
+        return more_checks(check_text(home, new)) if more_checks is not None else ()
 
     with one_editor(file.parent):
-        _write(file, _read(file), change, check, refused)
+        _write(file, _read(file), change, check, refused, check_more)
 
 
 def _write(
@@ -238,6 +240,7 @@ def _write(
     change: Callable[[TOMLDocument], None],
     check: Callable[[str], Sequence[Problem]],
     refused: str,
+    check_more: Callable[[str], Sequence[Problem]] = lambda new: (),
 ) -> None:
     before = check(old)
     try:
@@ -247,8 +250,9 @@ def _write(
     except TOMLKitError as error:
         raise ConfigError(f"{refused}: {file} can't be edited: {error}", fix="mend the file in an editor") from error
     problems = check(new)
-    if problems and not _only_mends(before, problems):
-        raise refuse(problems, refused)
+    more = check_more(new)
+    if more or (problems and not _only_mends(before, problems)):
+        raise refuse((*problems, *more), refused)
     if new != old:
         write_atomically(file, new.encode(), mode=0o600)
 

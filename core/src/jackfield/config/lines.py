@@ -13,6 +13,8 @@ __all__ = ["KeyPath", "find_lines", "line_of", "split_key"]
 
 KeyPath = tuple[str, ...]
 
+_DEPTH = 32
+"""No setting lies deeper, and a hostile key of thousands of parts must not cost the square of its length."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _BLANK = " \t"
 _ESCAPE = re.compile(r'\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[btnfr"\\])')
@@ -92,7 +94,7 @@ class _Scanner:
         self.at = len(self.text) if end < 0 else end
 
     def note(self, path: KeyPath, line: int) -> None:
-        for length in range(1, len(path) + 1):
+        for length in range(1, min(len(path), _DEPTH) + 1):
             self.found.setdefault(path[:length], line)
 
     def header(self) -> KeyPath:

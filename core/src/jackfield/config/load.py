@@ -52,13 +52,15 @@ _TABLES = ("host", "channels", "extensions", "runtimes")
 
 @dataclass(frozen=True)
 class ChannelSection:
-    """One `[channels.<instance>]` table that can be used as far as the core can tell."""
+    """One `[channels.<instance>]` table."""
 
     instance: str
     type: str
     """The channel's entry point; the instance's name when the table doesn't say."""
     settings: Table = field(default_factory=dict)
     """Everything else in the table; `Configuration.settings_of` validates it by the plugin's model."""
+    enabled: bool = True
+    """False when the table says so, and when something in it is wrong; such a channel isn't started."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Configuration:
     home: Home
     host: HostSettings = field(default_factory=HostSettings)
     channels: Mapping[str, ChannelSection] = field(default_factory=dict)
-    """By instance; without those that are wrong or have ``enabled = false``."""
+    """By instance; also those that are not enabled."""
     extensions: Mapping[str, ExtensionSection] = field(default_factory=dict)
     runtimes: Mapping[str, Table] = field(default_factory=dict)
     """Settings of each runtime, by its name."""
@@ -269,7 +271,7 @@ def _hint(reason: str, text: str, line: int) -> str:
     """What is most likely meant by the commonest of tomllib's short reasons."""
     here = text.splitlines()[line - 1].strip() if 0 < line <= len(text.splitlines()) else ""
     if reason.startswith("Cannot overwrite"):
-        return f" (the key of {shown(here.partition('=')[0], here)} is there twice in one table)"
+        return f" ({shown('', here.partition('=')[0].strip())} is there twice in one table)"
     if reason.startswith("Cannot declare"):
         return " (the table is there twice)"
     if reason.startswith("Invalid value"):
@@ -359,7 +361,7 @@ def _channels(tables: Table, places: Text, problems: list[Problem]) -> dict[str,
     out: dict[str, ChannelSection] = {}
     for instance, settings in _named_tables({"channels": tables}, "channels", places, problems).items():
         path = ("channels", instance)
-        usable = _enabled(settings, path, places, problems)
+        enabled = _enabled(settings, path, places, problems)
         kind = settings.pop("type", instance)
         if not isinstance(kind, str) or not _NAME.match(kind):
             problems.append(
@@ -370,7 +372,6 @@ def _channels(tables: Table, places: Text, problems: list[Problem]) -> dict[str,
                     allowed='the name of an installed channel, such as "terminal"',
                 )
             )
-            usable = False
-        if usable:
-            out[instance] = ChannelSection(instance, str(kind), settings)
+            enabled = False
+        out[instance] = ChannelSection(instance, str(kind), settings, enabled)
     return out

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jackfield.errors import ConfigError
 
-__all__ = ["Problem", "Severity", "near", "refuse", "shown"]
+__all__ = ["BadValue", "Problem", "Severity", "near", "refuse", "shown"]
 
 _SECRET = re.compile(r"token|secret|passw|credential|api_?key|private", re.IGNORECASE)
 
@@ -47,6 +47,15 @@ class Problem:
         if self.suggestion:
             text += f". Did you mean {self.suggestion!r}?"
         return text
+
+
+class BadValue(ValueError):
+    """What a field's own validator raises: the reason, with what would do and what was probably meant."""
+
+    def __init__(self, reason: str, *, allowed: str | None = None, suggestion: str | None = None) -> None:
+        super().__init__(reason)
+        self.allowed = allowed
+        self.suggestion = suggestion
 
 
 def near(word: str, known: Iterable[str]) -> str | None:

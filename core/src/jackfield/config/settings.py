@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import re
 from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from jackfield.api import Limits
+from jackfield.config.problems import BadValue, near
 from jackfield.models import RunnerLimits
 
 __all__ = ["AgentLimits", "AgentSettings", "HostSettings", "Size"]
@@ -27,7 +28,7 @@ def _size(value: object) -> object:
         return value
     found = _SIZE.match(value)
     if found is None:
-        raise ValueError("a size is a number of bytes, or a text like '512 MiB'")
+        raise BadValue("it is no size", allowed="a number of bytes, or a text like '512 MiB'")
     return int(found[1]) * _UNITS[found[2].lower().rstrip("b").rstrip("i")]
 
 
@@ -35,7 +36,11 @@ def _zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError("it is not a time zone; allowed: IANA names like 'Europe/Berlin' or 'UTC'") from None
+        raise BadValue(
+            "it is no time zone",
+            allowed="IANA names like 'Europe/Berlin' or 'UTC'",
+            suggestion=near(name, available_timezones()),
+        ) from None
     return name
 
 

@@ -41,6 +41,7 @@ def agent_toml(*, name: str, provider: str = "mock", runtime: str = "process") -
     return f"""\
 # One agent.  What it is told about itself stands in AGENTS.md beside this file.
 # Change values with `jackfield group set`, or here, followed by `jackfield group accept`.
+# Settings of its provider go into a table [providers.{provider}], those of a tool set into [tool_settings.<name>].
 
 name = {_text(name)}
 provider = {_text(provider)}          # who thinks: the name of an installed provider plugin
@@ -56,9 +57,6 @@ allow_unisolated = false     # true: channels other than the terminal may reach 
 # turn_seconds = 1800
 # tool_seconds = 60
 # memory = "1 GiB"
-
-# Settings of the provider:
-# [providers.{provider}]
 """
 
 
@@ -76,4 +74,4 @@ Keep what you want to remember between conversations in files under `memory/`; y
 
 def _text(value: str) -> str:
     """A TOML string."""
-    return json.dumps(value, ensure_ascii=False).replace("\\u007f", "\\\\u007F")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
