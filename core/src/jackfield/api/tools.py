@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from jackfield.errors import JackfieldError
 from jackfield.models import Address, Card, Destination, Prompt
@@ -99,6 +99,16 @@ class Tool:
     function: Callable[..., Awaitable[object]]
     timeout: float | None = None
     """Seconds; None takes the group's `limits.tool_seconds` (C093)."""
+
+
+@overload
+def tool(function: Callable[..., Awaitable[object]], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *, name: str | None = None, timeout: float | None = None
+) -> Callable[[Callable[..., Awaitable[object]]], Tool]: ...
 
 
 def tool(

@@ -1,0 +1,1 @@
+"""The tools with which an agent talks: messages, files, edits, reactions, cards and questions."""
