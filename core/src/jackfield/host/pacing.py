@@ -1,7 +1,7 @@
 """How fast messages may leave: for a chat, for an account, for a session (C083).
 
-The rule is pure: each send takes the next free moment of every bucket that it falls under.  Buckets live in memory; after
-a restart everybody starts with a full one, which the platform's own 429 corrects.
+The rule is pure: each send takes the next free moment of every bucket that it falls under.  Buckets live in memory;
+after a restart everybody starts with a full one, which the platform's own 429 corrects.
 """
 
 from __future__ import annotations

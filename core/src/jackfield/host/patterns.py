@@ -102,7 +102,8 @@ class _Builder:
             _group, added, removed, inner = argument
             return self.sequence(inner, start, (flags | added) & ~removed)
         if code in (c.MAX_REPEAT, c.MIN_REPEAT):
-            return self.repeat(*argument, start, flags)
+            least, most, inner = argument
+            return self.repeat(least, most, inner, start, flags)
         if code is c.AT:
             return self.assertion(argument, start, flags)
         raise _Refused(f"it uses {_words(code)}, whose cost has no bound")
@@ -313,4 +314,6 @@ def check_pattern(text: str) -> Pattern:
     except _Refused as problem:
         raise ConfigError(f"pattern {text!r} can't be used: {problem}", fix=_FIX) from None
     except (RecursionError, OverflowError):
-        raise ConfigError(f"pattern {text[:60]!r} can't be used: it is nested too deeply or repeats too often") from None
+        raise ConfigError(
+            f"pattern {text[:60]!r} can't be used: it is nested too deeply or repeats too often"
+        ) from None

@@ -128,13 +128,9 @@ def after_turn(error: TurnError, attempts: int, now: UnixMs) -> TurnDecision:
     asked = max(0.0, error.retry_after or 0.0)
     if shared is not None:
         until = _after(now, asked or min(3600.0, SCOPE_DELAY * 2.0**tries))
-        return ParkScope(
-            scope=shared, until=until, reason=error.kind, tell=_wait_text(error), resume=error.tools_ran
-        )
+        return ParkScope(scope=shared, until=until, reason=error.kind, tell=_wait_text(error), resume=error.tools_ran)
     if asked > LONGEST_DELAY:
-        return ParkSession(
-            until=_after(now, asked), reason=error.kind, tell=_wait_text(error), resume=error.tools_ran
-        )
+        return ParkSession(until=_after(now, asked), reason=error.kind, tell=_wait_text(error), resume=error.tools_ran)
     return RetryAt(at=_after(now, max(asked, turn_delay(tries))), reason=error.kind, resume=error.tools_ran)
 
 
@@ -150,7 +146,9 @@ def after_crash(attempts: int, now: UnixMs) -> RetryAt | Fail:
 
 
 def _wait_text(error: TurnError) -> str:
-    return error.message_for_user or "The model can't be reached at the moment. Your message is kept and answered later."
+    return (
+        error.message_for_user or "The model can't be reached at the moment. Your message is kept and answered later."
+    )
 
 
 def _sorry(error: TurnError, tries: int) -> str:

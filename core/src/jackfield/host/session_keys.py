@@ -43,7 +43,9 @@ def session_key(mode: SessionMode, messaging_group_id: MessagingGroupId | None, 
     if messaging_group_id is None or not messaging_group_id.strip():
         raise MalformedData(f"a {mode} session needs a chat, got {messaging_group_id!r}")
     if mode is SessionMode.SHARED:
-        return SessionKey(key=f"shared:{messaging_group_id}", mode=mode, messaging_group_id=messaging_group_id, thread_id=None)
+        return SessionKey(
+            key=f"shared:{messaging_group_id}", mode=mode, messaging_group_id=messaging_group_id, thread_id=None
+        )
     if thread_id is not None and not thread_id.strip():
         raise MalformedData(f"{thread_id!r} is no thread id; a message outside of threads has none")
     suffix = "" if thread_id is None else f":{thread_id}"
