@@ -1,0 +1,153 @@
+"""People: users, their roles, members of agent groups (architecture 8)."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from jackfield.clock import UnixMs
+from jackfield.errors import Conflict, NotFound
+from jackfield.ids import AgentGroupId, UserId
+from jackfield.models import Member, Role, RoleName, User
+
+__all__ = [
+    "add_member",
+    "all_roles",
+    "ensure_user",
+    "grant",
+    "is_member",
+    "members",
+    "remove_member",
+    "revoke",
+    "roles_of",
+    "user",
+    "users",
+]
+
+_USER = "id, channel_type, display_name, created_at"
+_ROLE = "user_id, role, agent_group_id, granted_by, granted_at"
+_MEMBER = "user_id, agent_group_id, added_by, added_at"
+
+
+def _user(row: tuple[Any, ...]) -> User:
+    return User(id=UserId(row[0]), channel_type=row[1], display_name=row[2], created_at=UnixMs(row[3]))
+
+
+def _role(row: tuple[Any, ...]) -> Role:
+    return Role(
+        user_id=row[0], role=RoleName(row[1]), agent_group_id=row[2], granted_by=row[3], granted_at=UnixMs(row[4])
+    )
+
+
+def _member(row: tuple[Any, ...]) -> Member:
+    return Member(user_id=row[0], agent_group_id=row[1], added_by=row[2], added_at=UnixMs(row[3]))
+
+
+def ensure_user(
+    db: sqlite3.Connection, user_id: UserId, channel_type: str, display_name: str | None, now: UnixMs
+) -> User:
+    """The user, made when new.  A known name stays when the new one is None (messaging.md 1.2)."""
+    row = db.execute(f"SELECT {_USER} FROM users WHERE id = ?", (user_id,)).fetchone()
+    if row is None or (display_name is not None and row[2] != display_name):
+        row = db.execute(
+            f"INSERT INTO users ({_USER}) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+            f"display_name = coalesce(excluded.display_name, display_name) RETURNING {_USER}",
+            (user_id, channel_type, display_name, now),
+        ).fetchone()
+    return _user(row)
+
+
+def user(db: sqlite3.Connection, user_id: UserId) -> User | None:
+    row = db.execute(f"SELECT {_USER} FROM users WHERE id = ?", (user_id,)).fetchone()
+    return None if row is None else _user(row)
+
+
+def users(db: sqlite3.Connection) -> list[User]:
+    return [_user(row) for row in db.execute(f"SELECT {_USER} FROM users ORDER BY id")]
+
+
+def grant(db: sqlite3.Connection, role: Role) -> bool:
+    """Give a role.  False when they have it already.
+
+    Raises:
+        Conflict: an owner of one group only; owners are global.
+        NotFound: no such user or group.
+    """
+    if role.role is RoleName.OWNER and role.agent_group_id is not None:
+        raise Conflict(f"{role.user_id} can't own only {role.agent_group_id}: owners are global; make them its admin")
+    _require_user(db, role.user_id)
+    if role.agent_group_id is not None:
+        _require_group(db, role.agent_group_id)
+    done = db.execute(
+        f"INSERT INTO roles ({_ROLE}) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (user_id, role, coalesce(agent_group_id, '')) DO NOTHING",
+        (role.user_id, role.role.value, role.agent_group_id, role.granted_by, role.granted_at),
+    )
+    return done.rowcount == 1
+
+
+def revoke(db: sqlite3.Connection, user_id: UserId, role: RoleName, agent_group_id: AgentGroupId | None = None) -> bool:
+    """Take a role away.  False when they don't have it."""
+    done = db.execute(
+        "DELETE FROM roles WHERE user_id = ? AND role = ? AND agent_group_id IS ?",
+        (user_id, role.value, agent_group_id),
+    )
+    return done.rowcount == 1
+
+
+def roles_of(db: sqlite3.Connection, user_id: UserId) -> list[Role]:
+    """All roles of one person, global ones first."""
+    rows = db.execute(f"SELECT {_ROLE} FROM roles WHERE user_id = ? ORDER BY role DESC, agent_group_id", (user_id,))
+    return [_role(row) for row in rows]
+
+
+def all_roles(db: sqlite3.Connection, agent_group_id: AgentGroupId | None = None) -> list[Role]:
+    """Every role there is; with a group, those that count for it: its own and the global ones."""
+    rows = db.execute(
+        f"SELECT {_ROLE} FROM roles WHERE ?1 IS NULL OR agent_group_id IS NULL OR agent_group_id = ?1 "
+        "ORDER BY role DESC, agent_group_id, user_id",
+        (agent_group_id,),
+    )
+    return [_role(row) for row in rows]
+
+
+def add_member(db: sqlite3.Connection, member: Member) -> bool:
+    """Make somebody known to a group.  False when they are.
+
+    Raises:
+        NotFound: no such user or group.
+    """
+    _require_user(db, member.user_id)
+    _require_group(db, member.agent_group_id)
+    done = db.execute(
+        f"INSERT INTO members ({_MEMBER}) VALUES (?, ?, ?, ?) ON CONFLICT (agent_group_id, user_id) DO NOTHING",
+        (member.user_id, member.agent_group_id, member.added_by, member.added_at),
+    )
+    return done.rowcount == 1
+
+
+def remove_member(db: sqlite3.Connection, agent_group_id: AgentGroupId, user_id: UserId) -> bool:
+    done = db.execute("DELETE FROM members WHERE agent_group_id = ? AND user_id = ?", (agent_group_id, user_id))
+    return done.rowcount == 1
+
+
+def members(db: sqlite3.Connection, agent_group_id: AgentGroupId) -> list[Member]:
+    rows = db.execute(f"SELECT {_MEMBER} FROM members WHERE agent_group_id = ? ORDER BY user_id", (agent_group_id,))
+    return [_member(row) for row in rows]
+
+
+def is_member(db: sqlite3.Connection, agent_group_id: AgentGroupId, user_id: UserId) -> bool:
+    row = db.execute(
+        "SELECT 1 FROM members WHERE agent_group_id = ? AND user_id = ?", (agent_group_id, user_id)
+    ).fetchone()
+    return row is not None
+
+
+def _require_user(db: sqlite3.Connection, user_id: UserId) -> None:
+    if db.execute("SELECT 1 FROM users WHERE id = ?", (user_id,)).fetchone() is None:
+        raise NotFound(f"there is no user {user_id!r}", fix="users are named <channel type>:<handle>")
+
+
+def _require_group(db: sqlite3.Connection, agent_group_id: AgentGroupId) -> None:
+    if db.execute("SELECT 1 FROM agent_groups WHERE id = ?", (agent_group_id,)).fetchone() is None:
+        raise NotFound(f"there is no agent group {agent_group_id!r}")

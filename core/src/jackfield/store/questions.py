@@ -1,0 +1,127 @@
+"""Questions that agents asked people: each is decided once, or expires."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from jackfield.clock import UnixMs
+from jackfield.ids import QuestionId, SessionId, UserId
+from jackfield.models import Address
+
+__all__ = ["Decision", "Question", "QuestionState", "add", "decide", "expire_due", "open_questions", "question"]
+
+
+class QuestionState(StrEnum):
+    OPEN = "open"
+    DECIDED = "decided"
+    EXPIRED = "expired"
+
+
+class Decision(StrEnum):
+    """What an answer did."""
+
+    DECIDED = "decided"
+    """It is the one that counts."""
+    ALREADY = "already"
+    """Somebody answered before."""
+    EXPIRED = "expired"
+    """Too late."""
+    UNKNOWN = "unknown"
+    """There is no such question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """`prompt` is the JSON of a `models.Prompt`."""
+
+    id: QuestionId
+    session_id: SessionId
+    out_seq: int
+    address: Address
+    prompt: str
+    state: QuestionState
+    value: str | None
+    decided_by: UserId | None
+    created_at: UnixMs
+    expires_at: UnixMs | None
+    decided_at: UnixMs | None
+
+
+_COLUMNS = "id, session_id, out_seq, address, prompt, state, value, decided_by, created_at, expires_at, decided_at"
+
+
+def _question(row: tuple[Any, ...]) -> Question:
+    return Question(
+        id=QuestionId(row[0]),
+        session_id=SessionId(row[1]),
+        out_seq=row[2],
+        address=Address.parse(row[3]),
+        prompt=row[4],
+        state=QuestionState(row[5]),
+        value=row[6],
+        decided_by=row[7],
+        created_at=UnixMs(row[8]),
+        expires_at=row[9],
+        decided_at=row[10],
+    )
+
+
+def add(
+    db: sqlite3.Connection,
+    id: QuestionId,
+    session_id: SessionId,
+    out_seq: int,
+    address: Address,
+    prompt: str,
+    expires_at: UnixMs | None,
+    now: UnixMs,
+) -> bool:
+    """Open a question.  False when this id is there already; then nothing changes."""
+    done = db.execute(
+        "INSERT INTO questions (id, session_id, out_seq, address, prompt, state, created_at, expires_at) "
+        "VALUES (?, ?, ?, ?, ?, 'open', ?, ?) ON CONFLICT (id) DO NOTHING",
+        (id, session_id, out_seq, str(address), prompt, now, expires_at),
+    )
+    return done.rowcount == 1
+
+
+def question(db: sqlite3.Connection, id: QuestionId) -> Question | None:
+    row = db.execute(f"SELECT {_COLUMNS} FROM questions WHERE id = ?", (id,)).fetchone()
+    return None if row is None else _question(row)
+
+
+def open_questions(db: sqlite3.Connection, session_id: SessionId) -> list[Question]:
+    """What a session still waits for, the oldest first."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM questions WHERE session_id = ? AND state = 'open' ORDER BY created_at, id",
+        (session_id,),
+    )
+    return [_question(row) for row in rows]
+
+
+def decide(db: sqlite3.Connection, id: QuestionId, value: str, by: UserId | None, now: UnixMs) -> Decision:
+    """Answer a question.  Of all who try, exactly one gets `decided` (architecture 8)."""
+    done = db.execute(
+        "UPDATE questions SET state = 'decided', value = ?1, decided_by = ?2, decided_at = ?3 "
+        "WHERE id = ?4 AND state = 'open' AND (expires_at IS NULL OR expires_at > ?3)",
+        (value, by, now, id),
+    )
+    if done.rowcount == 1:
+        return Decision.DECIDED
+    row = db.execute("SELECT state FROM questions WHERE id = ?", (id,)).fetchone()
+    if row is None:
+        return Decision.UNKNOWN
+    return Decision.ALREADY if row[0] == QuestionState.DECIDED.value else Decision.EXPIRED
+
+
+def expire_due(db: sqlite3.Connection, now: UnixMs) -> list[Question]:
+    """End the open questions whose time is over; each is returned by exactly one call."""
+    rows = db.execute(
+        "UPDATE questions SET state = 'expired', decided_at = ?1 "
+        f"WHERE state = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1 RETURNING {_COLUMNS}",
+        (now,),
+    ).fetchall()
+    return sorted((_question(row) for row in rows), key=lambda one: (one.expires_at or 0, one.id))
