@@ -1,0 +1,289 @@
+"""The doorbell: a socket in the session folder by which both sides say "look now" (architecture 6; runtime.md 3.8).
+
+A ring carries nothing but itself: what is new lies in the files, committed before.  The end of the connection is the
+first sign of a runner's death.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, cast
+
+from jackfield.errors import MailboxDamaged, MailboxError, NoHost
+from jackfield.mailbox.paths import SessionFolder
+
+__all__ = ["HostBell", "RunnerBell", "peer_uid_of", "short_address"]
+
+_logger = logging.getLogger(__name__)
+
+_RING: Final = b"!"
+_ADDRESS_BYTES: Final = 103
+"""What every system takes: 108 with the ending zero on Linux, 104 on macOS."""
+_FLOOD: Final = 256
+_FLOOD_WINDOW: Final = 1.0
+_FLOOD_PAUSE: Final = 0.05
+_changing_folder = threading.Lock()
+
+
+@contextmanager
+def short_address(path: Path) -> Iterator[str]:
+    """A name of at most 103 bytes for a socket's path, good while the context lasts.
+
+    Longer paths go through a descriptor of their folder; where the system has none in the file tree (macOS), through
+    the working directory, for that moment.
+    """
+    if len(os.fsencode(path)) <= _ADDRESS_BYTES:
+        yield str(path)
+        return
+    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if Path("/proc/self/fd").is_dir():
+            yield f"/proc/self/fd/{descriptor}/{path.name}"
+            return
+        with _changing_folder:
+            before = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fchdir(descriptor)
+                yield path.name
+            finally:
+                os.fchdir(before)
+                os.close(before)
+    finally:
+        os.close(descriptor)
+
+
+def peer_uid_of(connection: socket.socket) -> int | None:
+    """The user id of the process at the other end; None where the system doesn't tell."""
+    if sys.platform == "linux":
+        _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return int(uid)
+    if sys.platform == "darwin":
+        # struct xucred of LOCAL_PEERCRED (level 0, name 1): version, uid, ...
+        _, uid = struct.unpack("Ii", connection.getsockopt(0, 1, 76)[:8])
+        return int(uid)
+    return None
+
+
+class HostBell:
+    """The host's end: it listens while a runner lives.
+
+    `on_ring` is called when the runner rings, and once when it connects; `on_gone` once when the connection of the
+    runner ends.  Both run in the event loop and must not block.  With `peer_uid`, only processes of that user and of
+    our own are let in.  A new connection takes the place of an older one.
+    """
+
+    def __init__(
+        self,
+        folder: SessionFolder,
+        *,
+        on_ring: Callable[[], None],
+        on_gone: Callable[[], None],
+        peer_uid: int | None = None,
+    ) -> None:
+        self._folder = folder
+        self._on_ring = on_ring
+        self._on_gone = on_gone
+        self._peer_uid = peer_uid
+        self._server: asyncio.Server | None = None
+        self._line: _HostLine | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether a runner is at the other end."""
+        return self._line is not None
+
+    async def open(self) -> None:
+        """Listen, in place of whatever an earlier host left there.
+
+        Raises:
+            MailboxDamaged: something that can't be removed lies in the socket's place.
+            MailboxError: the socket can't be made.
+        """
+        path = self._folder.bell
+        with suppress(FileNotFoundError):
+            try:
+                path.unlink()
+            except OSError as problem:
+                raise MailboxDamaged(f"could not remove {path}: {problem.strerror}") from problem
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listening.setblocking(False)
+            with short_address(path) as address:
+                listening.bind(address)
+                os.chmod(address, 0o600)  # noqa: PTH101 - it may be no path of ours
+                if self._peer_uid is not None and self._peer_uid != os.geteuid():
+                    os.chown(address, self._peer_uid, -1)
+            listening.listen(8)
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_unix_server(lambda: _HostLine(self), sock=listening)
+        except OSError as problem:
+            listening.close()
+            raise MailboxError(f"could not listen at {path}: {problem.strerror or problem}") from problem
+
+    def ring(self) -> None:
+        """Tell the runner to look.  Without one nothing happens: it looks when it connects."""
+        if self._line is not None:
+            self._line.ring()
+
+    async def close(self) -> None:
+        """Stop listening and hang up; `on_gone` is not called."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.hang_up()
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            with suppress(OSError):
+                self._folder.bell.unlink()
+
+    def lets_in(self, uid: int | None) -> bool:
+        """Whether a process of that user may be the runner."""
+        return self._peer_uid is None or uid in (self._peer_uid, os.geteuid())
+
+    def came(self, line: _HostLine) -> None:
+        """A runner connected."""
+        before, self._line = self._line, line
+        if before is not None:
+            before.hang_up()
+        self._on_ring()
+
+    def rang(self, line: _HostLine) -> None:
+        """The runner rang."""
+        if line is self._line:
+            self._on_ring()
+
+    def went(self, line: _HostLine) -> None:
+        """A connection ended."""
+        if line is self._line:
+            self._line = None
+            self._on_gone()
+
+
+class _HostLine(asyncio.Protocol):
+    def __init__(self, bell: HostBell) -> None:
+        self._bell = bell
+        self._transport: asyncio.Transport | None = None
+        self._window = 0.0
+        self._rings = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        uid = peer_uid_of(transport.get_extra_info("socket"))
+        if not self._bell.lets_in(uid):
+            _logger.warning("doorbell: a process of user %s was refused", uid)
+            self._transport.abort()
+            return
+        self._bell.came(self)
+
+    def data_received(self, data: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._window > _FLOOD_WINDOW:
+            self._window, self._rings = loop.time(), 0
+        self._rings += 1
+        if self._rings > _FLOOD and self._transport is not None:
+            # Whoever rings all the time is heard now and then.
+            self._transport.pause_reading()
+            loop.call_later(_FLOOD_PAUSE, self._listen_again)
+        self._bell.rang(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._bell.went(self)
+
+    def ring(self) -> None:
+        # What the peer has not read yet will wake it as well; nothing must pile up for one that never reads.
+        if self._transport is not None and not self._transport.get_write_buffer_size():
+            self._transport.write(_RING)
+
+    def hang_up(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _listen_again(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+
+class RunnerBell:
+    """The runner's end."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._rung = asyncio.Event()
+        self.closed = True
+        """Whether the host is gone, or was never there; `connect` tries again."""
+
+    async def connect(self, folder: SessionFolder) -> None:
+        """Reach the host.  Look at the mailbox afterwards: what came before did not ring.
+
+        Raises:
+            NoHost: nobody listens.
+        """
+        await self.close()
+        loop = asyncio.get_running_loop()
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            line.setblocking(False)
+            with short_address(folder.bell) as address:
+                line.connect(address)  # a local socket connects at once, or not at all
+            transport, _ = await loop.create_unix_connection(lambda: _RunnerLine(self), sock=line)
+        except OSError as problem:
+            line.close()
+            raise NoHost(f"nobody listens at {folder.bell}: {problem.strerror or problem}") from problem
+        self._transport = transport
+        self.closed = False
+
+    def ring(self) -> None:
+        """Tell the host to look; call it after the commit."""
+        if self._transport is not None and not self.closed and not self._transport.get_write_buffer_size():
+            self._transport.write(_RING)
+
+    async def wait(self, timeout: float) -> bool:
+        """True when rung since the last call, or when the host went away; False when `timeout` seconds passed."""
+        try:
+            await asyncio.wait_for(self._rung.wait(), max(0.0, timeout))
+        except TimeoutError:
+            return False
+        self._rung.clear()
+        return True
+
+    async def close(self) -> None:
+        """Hang up."""
+        self.closed = True
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+
+    def rang(self) -> None:
+        """The host rang."""
+        self._rung.set()
+
+    def went(self, transport: asyncio.BaseTransport | None) -> None:
+        """The connection ended."""
+        if transport is self._transport:
+            self.closed = True
+            self._transport = None
+            self._rung.set()
+
+
+class _RunnerLine(asyncio.Protocol):
+    def __init__(self, bell: RunnerBell) -> None:
+        self._bell = bell
+        self._transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._bell.rang()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._bell.went(self._transport)

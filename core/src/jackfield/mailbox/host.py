@@ -1,0 +1,470 @@
+"""The host's side: the only writer of `inbound.db`, and a suspicious reader of `outbound.db` (architecture 6)."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from jackfield.clock import Clock, SystemClock, UnixMs
+from jackfield.errors import MailboxDamaged, MailboxError, MailboxFormat, MalformedData
+from jackfield.ids import InboundId
+from jackfield.mailbox.database import open_writer, rolled_back, transaction, translate
+from jackfield.mailbox.paths import SessionFolder
+from jackfield.mailbox.reader import OutboundReader
+from jackfield.mailbox.rows import (
+    ACK_COLUMNS,
+    ACTIVITY_COLUMNS,
+    DRAFT_COLUMNS,
+    INBOUND_COLUMNS,
+    OUTBOUND_COLUMNS,
+    ack_row,
+    activity_row,
+    destination_values,
+    draft_row,
+    inbound_values,
+    json_names,
+    outbound_row,
+    plain,
+    state_row,
+)
+from jackfield.mailbox.schema import INBOUND, check_layout, create, meta, set_meta
+from jackfield.models import (
+    Ack,
+    AckStatus,
+    ActivityRow,
+    Address,
+    Delivered,
+    Destination,
+    Draft,
+    InboundRow,
+    OutboundRow,
+    Response,
+    RunnerState,
+)
+
+__all__ = ["BadRow", "Enqueued", "HostMailbox", "OutboundBatch"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+_logger = logging.getLogger(__name__)
+
+_POINT: Final = "mailbox.host.mid_transaction"
+_BATCH_BYTES: Final = 8 << 20
+_INSERT: Final = (
+    f"INSERT INTO messages_in ({INBOUND_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (id) DO NOTHING"
+)
+_DELIVERED: Final = (
+    "INSERT INTO delivered (out_seq, state, platform_ids, at) VALUES (?, ?, ?, ?) ON CONFLICT (out_seq) "
+    "DO UPDATE SET state = excluded.state, platform_ids = excluded.platform_ids, at = excluded.at "
+    "WHERE state <> excluded.state OR platform_ids <> excluded.platform_ids"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What became of a row: its message number, whether it is new, and whether its trigger rose from 0 to 1."""
+
+    id: InboundId
+    seq: int
+    inserted: bool
+    raised: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row of the runner's that is not what it must be.  `seq` is its number or, in `processing_ack`, its change."""
+
+    seq: int
+    problem: str
+    table: str = "messages_out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboundBatch:
+    """What is new in `outbound.db`, in order.  The `last_...` are the cursors after it, bad rows included."""
+
+    rows: list[OutboundRow] = field(default_factory=list)
+    acks: list[Ack] = field(default_factory=list)
+    activity: list[ActivityRow] = field(default_factory=list)
+    bad: list[BadRow] = field(default_factory=list)
+    more: bool = False
+    """Whether another read would find more at once."""
+    last_seq: int = 0
+    last_change: int = 0
+    last_activity: int = 0
+
+
+class HostMailbox:
+    """One session's mailbox, as the host uses it from a worker thread; not for two threads at once.
+
+    Files are opened at the first use, and again after `close` or an error.
+    """
+
+    def __init__(self, folder: SessionFolder, clock: Clock | None = None) -> None:
+        self.folder = folder
+        self._clock = clock or SystemClock()
+        self._database: sqlite3.Connection | None = None
+        self._outbound = OutboundReader(folder)
+        # Rows that the runner completed; marked with the next write, since only speed depends on it.
+        self._settled: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Let go of all files.  The next call opens them again."""
+        self._drop()
+        self._outbound.close()
+
+    def enqueue(self, rows: Sequence[InboundRow], delivered: Sequence[Delivered] = ()) -> list[Enqueued]:
+        """Put rows into `inbound.db`, and what became of outbound ones, in one durable transaction.
+
+        A row that is there already stays as it is, except that its trigger may rise from 0 to 1 (messaging.md 3.6).
+
+        Raises:
+            MalformedData: a row is over 1 MiB.
+            MailboxBlocked, MailboxFull, MailboxDamaged, MailboxFormat: nothing was written.
+        """
+        if not rows and not delivered:
+            return []
+        values = [inbound_values(row, 0) for row in rows]
+        with self._write(f"put {len(rows)} rows into {self.folder.inbound_db}") as database:
+            done = []
+            last = self._last_seq(database) if rows else 0
+            for row, cells in zip(rows, values, strict=True):
+                if database.execute(_INSERT, (last + 2, *cells[1:])).rowcount:
+                    last += 2
+                    done.append(Enqueued(row.id, last, True, False))
+                    continue
+                raised = row.trigger and bool(
+                    database.execute(
+                        'UPDATE messages_in SET "trigger" = 1 WHERE id = ? AND "trigger" = 0', (row.id,)
+                    ).rowcount
+                )
+                found = database.execute("SELECT seq FROM messages_in WHERE id = ?", (row.id,)).fetchone()
+                done.append(Enqueued(row.id, found[0], False, raised))
+            self._put_delivered(database, delivered)
+            return done
+
+    def retry(self, message_id: str, attempt: int, due_at: UnixMs, *, revive: bool = False) -> bool:
+        """Let the runner take a row again from `due_at` on, as that attempt (architecture 5, rule 5).
+
+        Never lowers the attempt.  A withdrawn row stays withdrawn, unless `revive`.  False when there is no such row to
+        take again.
+        """
+        with self._write(f"retry {message_id} in {self.folder.inbound_db}") as database:
+            self._settled.pop(message_id, None)
+            return bool(
+                database.execute(
+                    "UPDATE messages_in SET attempt = ?, due_at = ?, settled = 0, withdrawn = 0 "
+                    "WHERE id = ? AND attempt <= ? AND withdrawn <= ?",
+                    (attempt, due_at, message_id, attempt, int(revive)),
+                ).rowcount
+            )
+
+    def withdraw(self, message_ids: Sequence[str]) -> int:
+        """Keep the runner from taking rows that it has not taken yet; how many were not withdrawn before."""
+        if not message_ids:
+            return 0
+        with self._write(f"withdraw {len(message_ids)} rows from {self.folder.inbound_db}") as database:
+            return sum(
+                database.execute("UPDATE messages_in SET withdrawn = 1 WHERE id = ? AND withdrawn = 0", (id_,)).rowcount
+                for id_ in message_ids
+            )
+
+    def respond(self, response: Response) -> bool:
+        """Answer an action or a question.  The first answer stays; False when there was one."""
+        with self._write(f"answer {response.request_id} in {self.folder.inbound_db}") as database:
+            return bool(
+                database.execute(
+                    "INSERT INTO responses (request_id, status, body, at) VALUES (?, ?, ?, ?) "
+                    "ON CONFLICT (request_id) DO NOTHING",
+                    (response.request_id, response.status.value, plain(response.body), response.at),
+                ).rowcount
+            )
+
+    def project(self, destinations: Sequence[Destination], routing: Address | None) -> None:
+        """Tell the runner whom its agent may address, and where its words go by default (messaging.md 3.5).
+
+        Replaces all of it; costs no write when nothing changed.
+        """
+        wanted = sorted((destination_values(place) for place in destinations), key=lambda cells: str(cells[0]))
+        place = None if routing is None else str(routing)
+        what = f"project {len(wanted)} destinations into {self.folder.inbound_db}"
+        database = self._open()
+        try:
+            present = database.execute(
+                "SELECT name, kind, display_name, address, agent_group_id FROM destinations ORDER BY name"
+            ).fetchall()
+            at = database.execute("SELECT address FROM session_routing").fetchall()
+        except sqlite3.Error as problem:
+            self._drop()
+            raise translate(problem, what) from problem
+        if present == wanted and at == [(place,)]:
+            return
+        with self._write(what) as database:
+            database.execute("DELETE FROM destinations")
+            database.executemany(
+                "INSERT INTO destinations (name, kind, display_name, address, agent_group_id) VALUES (?, ?, ?, ?, ?)",
+                wanted,
+            )
+            database.execute("INSERT OR REPLACE INTO session_routing (id, address) VALUES (1, ?)", (place,))
+
+    def record_delivered(self, rows: Sequence[Delivered]) -> None:
+        """Tell the runner what became of its rows; a later state replaces an earlier one."""
+        self.enqueue((), rows)
+
+    def depth(self, now: UnixMs) -> int:
+        """How many rows are due and neither withdrawn nor known to be completed."""
+        with self._read("count the rows of") as database:
+            return int(
+                database.execute(
+                    "SELECT count(*) FROM messages_in WHERE withdrawn = 0 AND settled = 0 AND due_at <= ?", (now,)
+                ).fetchone()[0]
+            )
+
+    def prune(self, before: UnixMs, inbound_ids: Sequence[str]) -> int:
+        """Delete these inbound rows, and responses and delivery notes made before that moment; how many went.
+
+        The newest row stays, so that no message number is ever used twice.
+        """
+        with self._write(f"prune {self.folder.inbound_db}") as database:
+            last = self._last_seq(database)
+            gone = sum(
+                database.execute("DELETE FROM messages_in WHERE id = ? AND seq < ?", (id_, last)).rowcount
+                for id_ in inbound_ids
+            )
+            for table in ("responses", "delivered"):
+                gone += database.execute(f"DELETE FROM {table} WHERE at < ?", (before,)).rowcount
+            return gone
+
+    def read_outbound(
+        self, *, after_seq: int = 0, after_change: int = 0, after_activity: int = 0, limit: int = 200
+    ) -> OutboundBatch:
+        """What the runner wrote after these cursors: at most `limit` of each kind, about 8 MiB in all.
+
+        A row that can't be decoded comes as a `BadRow`, never as an exception.
+
+        Raises:
+            RecoveryNeeded: the runner died in mid-transaction; recover, then read again (C209).
+            MailboxBlocked: the runner holds the file for longer than 2 s.
+            MailboxDamaged: the file is not ours (any more).
+            MailboxFormat: a runner of another version wrote it.
+        """
+
+        def question(database: sqlite3.Connection) -> OutboundBatch:
+            bad: list[BadRow] = []
+            rows, last_seq, more = _fetch(
+                database, "messages_out", OUTBOUND_COLUMNS, after_seq, limit, outbound_row, bad
+            )
+            acks, last_change, more_acks = _fetch(
+                database, "processing_ack", ACK_COLUMNS, after_change, limit, ack_row, bad
+            )
+            activity, last_activity, more_activity = _fetch(
+                database, "activity", ACTIVITY_COLUMNS, after_activity, limit, activity_row, bad
+            )
+            return OutboundBatch(
+                rows=rows,
+                acks=acks,
+                activity=activity,
+                bad=bad,
+                more=more or more_acks or more_activity,
+                last_seq=last_seq,
+                last_change=last_change,
+                last_activity=last_activity,
+            )
+
+        batch = self._outbound.ask(question)
+        if batch is None:
+            return OutboundBatch(last_seq=after_seq, last_change=after_change, last_activity=after_activity)
+        for ack in batch.acks:
+            if ack.status is AckStatus.COMPLETED:
+                self._settled[ack.message_id] = ack.attempt
+        return batch
+
+    def read_drafts(self) -> list[Draft]:
+        """The growing texts, by turn and block, at most 100.  Raises as `read_outbound` does."""
+
+        def question(database: sqlite3.Connection) -> list[Draft]:
+            found = _decoded(database, f"SELECT {DRAFT_COLUMNS} FROM draft ORDER BY turn, block LIMIT 100", draft_row)
+            return list(found)
+
+        return self._outbound.ask(question) or []
+
+    def read_state(self) -> RunnerState:
+        """What the runner says of itself; nothing when it said nothing, or nothing sensible."""
+
+        def question(database: sqlite3.Connection) -> RunnerState:
+            found = _decoded(
+                database,
+                "SELECT value FROM session_state WHERE key = 'runner_state'",
+                state_row,
+            )
+            return next(found, RunnerState())
+
+        return self._outbound.ask(question) or RunnerState()
+
+    def claims(self) -> list[Ack]:
+        """The rows that the runner is working on, of any epoch, the oldest claim first; at most 1,000."""
+
+        def question(database: sqlite3.Connection) -> list[Ack]:
+            sql = f"SELECT {ACK_COLUMNS} FROM processing_ack WHERE status = 'processing' ORDER BY change LIMIT 1000"
+            return list(_decoded(database, sql, ack_row))
+
+        return self._outbound.ask(question) or []
+
+    def check(self) -> str | None:
+        """What is damaged, for the operator to read; None when the mailbox is sound.
+
+        Raises:
+            MailboxBlocked, RecoveryNeeded, MailboxFull: it can't be told now.
+        """
+        try:
+            with self._read("check") as database:
+                found = [row[0] for row in database.execute("PRAGMA quick_check(3)")]
+            if found != ["ok"]:
+                return f"{self.folder.inbound_db}: {'; '.join(found)}"
+            answer = self._outbound.ask(lambda db: db.execute("PRAGMA quick_check(3)").fetchall())
+            if answer not in (None, [(b"ok",)]):
+                shown = b"; ".join(row[0] for row in answer or []).decode("utf-8", "replace")
+                return f"{self.folder.outbound_db}: {shown}"
+        except (MailboxDamaged, MailboxFormat) as problem:
+            return problem.message
+        return None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._database is None:
+            if not self.folder.inbound_db.exists():
+                self.folder.create()
+            database = open_writer(self.folder.inbound_db)
+            try:
+                _prepare(database, self.folder)
+            except BaseException:
+                database.close()
+                raise
+            self._database = database
+        return self._database
+
+    def _drop(self) -> None:
+        if self._database is not None:
+            rolled_back(self._database)
+            self._database.close()
+            self._database = None
+
+    @contextmanager
+    def _write(self, what: str) -> Iterator[sqlite3.Connection]:
+        database = self._open()
+        settled, self._settled = self._settled, {}
+        try:
+            with transaction(database, _POINT, what):
+                yield database
+                for message_id, attempt in settled.items():
+                    database.execute(
+                        "UPDATE messages_in SET settled = 1 WHERE id = ? AND attempt <= ? AND settled = 0",
+                        (message_id, attempt),
+                    )
+        except BaseException as problem:
+            self._settled = {**settled, **self._settled}
+            if isinstance(problem, MailboxError):
+                self._drop()  # the next call starts from what lies on the disk
+            raise
+
+    @contextmanager
+    def _read(self, what: str) -> Iterator[sqlite3.Connection]:
+        database = self._open()
+        try:
+            yield database
+        except sqlite3.Error as problem:
+            self._drop()
+            raise translate(problem, f"{what} {self.folder.inbound_db}") from problem
+
+    @staticmethod
+    def _last_seq(database: sqlite3.Connection) -> int:
+        found = database.execute("SELECT max(seq) FROM messages_in").fetchone()[0]
+        if found is not None:
+            return int(found)
+        floor = int(meta(database, "floor") or 0)
+        return floor + floor % 2
+
+    @staticmethod
+    def _put_delivered(database: sqlite3.Connection, rows: Sequence[Delivered]) -> None:
+        for row in rows:
+            database.execute(_DELIVERED, (row.out_seq, plain(row.state), json_names(row.platform_ids), row.at))
+
+
+def begin_above(folder: SessionFolder, floor: int) -> None:
+    """Make a fresh `inbound.db` whose message numbers, and its runner's, start above `floor`."""
+    database = open_writer(folder.inbound_db)
+    try:
+        _prepare(database, folder)
+        with transaction(database, _POINT, f"prepare {folder.inbound_db}"):
+            set_meta(database, "floor", str(floor))
+    finally:
+        database.close()
+
+
+def _prepare(database: sqlite3.Connection, folder: SessionFolder) -> None:
+    name = str(folder.inbound_db)
+    try:
+        if check_layout(database, INBOUND, name):
+            return
+    except sqlite3.Error as problem:
+        raise translate(problem, f"read {name}") from problem
+    with transaction(database, _POINT, f"make the tables of {name}"):
+        if not check_layout(database, INBOUND, name):
+            create(database, INBOUND)
+
+
+def _fetch(
+    database: sqlite3.Connection,
+    table: str,
+    columns: str,
+    after: int,
+    limit: int,
+    decode: Callable[[Sequence[object]], R],
+    bad: list[BadRow],
+) -> tuple[list[R], int, bool]:
+    """Rows of a table after a cursor, in order; the cursor after them, and whether more are there.
+
+    A row that SQLite refuses to hand out for its size is stepped over; its number is read without touching the rest.
+    """
+    key = columns.partition(",")[0]
+    rows: list[R] = []
+    last, taken, size = after, 0, 0
+    while True:
+        try:
+            for cells in database.execute(
+                f"SELECT {columns} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT ?", (last, limit + 1 - taken)
+            ):
+                if taken == limit or size > _BATCH_BYTES:
+                    return rows, last, True
+                last, taken = cells[0], taken + 1
+                size += sum(len(cell) for cell in cells if isinstance(cell, bytes))
+                try:
+                    rows.append(decode(cells))
+                except MalformedData as problem:
+                    bad.append(BadRow(last, problem.message, table))
+            return rows, last, False
+        except sqlite3.Error as problem:
+            if getattr(problem, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_TOOBIG:
+                raise
+            if taken == limit:
+                return rows, last, True
+            found = database.execute(f"SELECT min({key}) FROM {table} WHERE {key} > ?", (last,)).fetchone()
+            last, taken = found[0], taken + 1
+            bad.append(BadRow(last, "the row is far bigger than a row may be", table))
+
+
+def _decoded(database: sqlite3.Connection, sql: str, decode: Callable[[Sequence[object]], T]) -> Iterator[T]:
+    try:
+        for cells in database.execute(sql):
+            try:
+                yield decode(cells)
+            except MalformedData as problem:
+                _logger.warning("mailbox: a row of the runner's is not what it must be: %s", problem.message)
+    except sqlite3.Error as problem:
+        if getattr(problem, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_TOOBIG:
+            raise
+        _logger.warning("mailbox: a row of the runner's is far bigger than a row may be")

@@ -1,0 +1,449 @@
+"""The session folder: the one place where a path inside it is built, on both sides (architecture 6; C065, C067).
+
+Files are opened through descriptors of their folders and never through a link, so that what was checked is what is
+used.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from jackfield.clock import SystemClock, UnixMs
+from jackfield.errors import MailboxDamaged, MailboxError, MailboxFull, MalformedData, UnsafePath
+from jackfield.models import RunnerSpec, dumps, loads
+
+__all__ = ["FILE_LIMIT", "SessionFolder", "file_name", "safe_name"]
+
+FILE_LIMIT: Final = 50 << 20
+"""Bytes of one file, in or out, unless configured (architecture, section 2)."""
+_SPEC_LIMIT: Final = 4 << 20
+_NAME_BYTES: Final = 255
+_CHUNK: Final = 1 << 18
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+# Names that Windows gives to devices, with whatever ending.
+_RESERVED: Final = frozenset(
+    {"con", "prn", "aux", "nul", *(f"{kind}{n}" for kind in ("com", "lpt") for n in range(10))}
+)
+
+
+def safe_name(name: str) -> str:
+    """The name, if it can only be one entry of one folder.
+
+    Raises:
+        UnsafePath: empty, `.` or `..`, with a separator or a control character, not UTF-8, or over 255 bytes of it.
+    """
+    problem = None
+    if name in ("", ".", ".."):
+        problem = "it names no file"
+    elif "/" in name or "\\" in name:
+        problem = "it has a separator"
+    elif any(ord(char) < 32 or 127 <= ord(char) < 160 or char in "\u2028\u2029" for char in name):
+        problem = "it has a control character"
+    else:
+        try:
+            if len(name.encode()) > _NAME_BYTES:
+                problem = f"it is longer than {_NAME_BYTES} bytes"
+        except UnicodeEncodeError:
+            problem = "it is not UTF-8"
+    if problem is not None:
+        raise UnsafePath(f"{name[:80]!r} can't be the name of a file: {problem}")
+    return name
+
+
+def file_name(name: str, fallback: str) -> str:
+    """A clean name for a file that somebody sent under `name`; `fallback` when nothing is left of it (C065).
+
+    The last part of a path, without control, format and bidirectional characters, reserved device names and leading or
+    trailing dots and spaces; at most 200 bytes, the ending kept.  Never raises; the result passes `safe_name`.
+    """
+    base = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    base = unicodedata.normalize("NFC", base.encode("utf-8", "ignore").decode())
+    base = "".join("_" if char in '<>:"|?*' else char for char in base if unicodedata.category(char)[0] not in "C")
+    base = " ".join(base.split()).strip(". ")
+    stem, dot, ending = base.rpartition(".")
+    if not dot or len(ending.encode()) > 20:
+        stem, dot, ending = base, "", ""
+    stem = stem.encode()[: 200 - len((dot + ending).encode())].decode("utf-8", "ignore").rstrip(". ")
+    if stem.partition(".")[0].lower() in _RESERVED:
+        stem = f"_{stem}"
+    if stem:
+        return f"{stem}{dot}{ending}"
+    try:
+        return safe_name(fallback)
+    except UnsafePath:
+        return "file"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFolder:
+    """Where a session's mailbox lies.  `root` is absolute; everything below it may be a hostile hand's work."""
+
+    root: Path
+
+    def __post_init__(self) -> None:
+        if not self.root.is_absolute():
+            raise UnsafePath(f"a session folder needs an absolute path, got {str(self.root)!r}")
+
+    @property
+    def inbound_db(self) -> Path:
+        return self.root / "inbound.db"
+
+    @property
+    def outbound_db(self) -> Path:
+        return self.root / "outbound.db"
+
+    @property
+    def outbound_journal(self) -> Path:
+        return self.root / "outbound.db-journal"
+
+    @property
+    def heartbeat(self) -> Path:
+        return self.root / "heartbeat"
+
+    @property
+    def bell(self) -> Path:
+        return self.root / "bell.sock"
+
+    @property
+    def spec_file(self) -> Path:
+        return self.root / "session.json"
+
+    @property
+    def inbox(self) -> Path:
+        return self.root / "inbox"
+
+    @property
+    def outbox(self) -> Path:
+        return self.root / "outbox"
+
+    def create(self) -> None:
+        """Make the folder and all files that a sandbox binds one by one, for the owner only.  Idempotent.
+
+        They are never replaced afterwards, since a bind holds the inode (runtime.md 3.7).
+
+        Raises:
+            MailboxDamaged: a link, folder or device lies where a file must.
+            MailboxFull: the disk is full.
+        """
+        with _typed(f"make the session folder {self.root}"):
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._root() as root:
+                for name in ("inbox", "outbox"):
+                    with suppress(FileExistsError):
+                        os.mkdir(name, 0o700, dir_fd=root)
+                    if not stat.S_ISDIR(_entry(name, root)):
+                        raise MailboxDamaged(f"{self.root / name} is not a folder")
+                for name in ("inbound.db", "outbound.db", "outbound.db-journal", "heartbeat"):
+                    with suppress(FileExistsError):
+                        os.close(os.open(name, _NEW, 0o600, dir_fd=root))
+                        if name == "heartbeat":  # nobody lives yet
+                            os.utime(name, (0, 0), dir_fd=root, follow_symlinks=False)
+                    if not stat.S_ISREG(_entry(name, root)):
+                        raise MailboxDamaged(f"{self.root / name} is not a regular file")
+
+    def inbox_path(self, message_id: str, name: str) -> Path:
+        """Where a file received with that message lies, or would.
+
+        Raises:
+            UnsafePath: a part is no plain name, or a link lies on the way.
+        """
+        return self._path("inbox", message_id, name)
+
+    def outbox_path(self, row_id: str, name: str) -> Path:
+        """Where a file to send with that row lies, or would.
+
+        Raises:
+            UnsafePath: a part is no plain name, or a link lies on the way.
+        """
+        return self._path("outbox", row_id, name)
+
+    def store_inbox(self, message_id: str, name: str, data: bytes | Iterable[bytes], limit: int = FILE_LIMIT) -> str:
+        """Write a received file durably; its path relative to the session folder.
+
+        It appears under its name only when complete.  A replay keeps the first bytes, so two files of one message need
+        two names.
+
+        Raises:
+            UnsafePath: a part is no plain name, or a link lies on the way.
+            MalformedData: it has more than `limit` bytes; nothing is left of it.
+            MailboxFull: the disk is full; nothing is left of it.
+        """
+        self._store("inbox", message_id, name, (data,) if isinstance(data, bytes) else data, limit)
+        return f"inbox/{message_id}/{name}"
+
+    def store_outbox(self, row_id: str, name: str, data: bytes | Iterable[bytes], limit: int = FILE_LIMIT) -> int:
+        """Write a file to send durably; its size in bytes.  Otherwise like `store_inbox`."""
+        return self._store("outbox", row_id, name, (data,) if isinstance(data, bytes) else data, limit)
+
+    def open_outbox(self, row_id: str, name: str) -> BinaryIO:
+        """The bytes of a file to send; the caller closes it.
+
+        Raises:
+            UnsafePath: it is not there, not a regular file, or reached through a link of either kind (C067).
+        """
+        shown = self.outbox_path(row_id, name)
+        with self._folder("outbox", row_id) as folder:
+            try:
+                descriptor = os.open(name, _READ, dir_fd=folder)
+            except OSError as problem:
+                raise UnsafePath(f"{shown} can't be sent: {problem.strerror}") from None
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise UnsafePath(f"{shown} can't be sent: it is {stat.filemode(found.st_mode)}, not a regular file")
+            if found.st_nlink != 1:
+                raise UnsafePath(f"{shown} can't be sent: it has {found.st_nlink} names, so it is a file of elsewhere")
+            os.set_blocking(descriptor, True)
+            return os.fdopen(descriptor, "rb")
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def remove_outbox(self, row_id: str) -> None:
+        """Remove what was to send with that row: never anything outside, never through a link.  Missing is fine.
+
+        Raises:
+            UnsafePath: `row_id` is no plain name, or the outbox itself is no folder.
+            MailboxError: the files can't be removed.
+        """
+        safe_name(row_id)
+        with _typed(f"remove {self.root}/outbox/{row_id}"), self._folder("outbox") as outbox:
+            try:
+                kind = _entry(row_id, outbox)
+            except FileNotFoundError:
+                return
+            if stat.S_ISDIR(kind):
+                _remove_tree(row_id, outbox)
+            else:
+                os.unlink(row_id, dir_fd=outbox)
+
+    def read_spec(self) -> RunnerSpec:
+        """What the host tells the runner.  Its `format` is not judged here.
+
+        Raises:
+            MalformedData: it is missing, not a plain file, or of another shape.
+        """
+        try:
+            descriptor = os.open(self.spec_file, _READ)
+        except OSError as problem:
+            raise MalformedData(f"could not read {self.spec_file}: {problem.strerror}") from None
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise MalformedData(f"{self.spec_file} is not a regular file")
+            text = file.read(_SPEC_LIMIT + 1)
+        if len(text) > _SPEC_LIMIT:
+            raise MalformedData(f"{self.spec_file} has more than {_SPEC_LIMIT} bytes")
+        try:
+            return loads(RunnerSpec, text)
+        except MalformedData as problem:
+            raise MalformedData(f"{self.spec_file}: {problem}") from None
+
+    def write_spec(self, spec: RunnerSpec) -> None:
+        """Replace `session.json` at once, or not at all.
+
+        Raises:
+            MailboxFull: the disk is full; the old one stays.
+        """
+        with _typed(f"write {self.spec_file}"), self._root() as root:
+            _place(root, "session.json", (dumps(spec).encode(),), _SPEC_LIMIT, replace=True)
+
+    def heartbeat_at(self) -> UnixMs | None:
+        """When the runner last showed that it lives; None when it never did, or when there is no plain file.
+
+        The file is never opened: a FIFO or a link there must not stop the host (runtime.md 3.7).
+        """
+        try:
+            found = self.heartbeat.lstat()
+        except OSError:
+            return None
+        if not stat.S_ISREG(found.st_mode) or found.st_mtime_ns <= 0:
+            return None
+        return UnixMs(found.st_mtime_ns // 1_000_000)
+
+    def set_aside(self, reason: str, *, floor: int | None = None) -> Path:
+        """Move a damaged mailbox away and make a fresh one; where the old files are now.
+
+        Files received and to send, and `session.json`, stay with the session.  The numbers of the fresh mailbox start
+        above `floor`: the highest of the host's cursors and of the message numbers it knows; without it, above any
+        number that could have been reached.  No runner may live.
+
+        Raises:
+            MailboxError: the folder can't be moved.
+        """
+        now = SystemClock().now()
+        for attempt in range(100):
+            aside = self.root.parent / f"damaged-{now + attempt}-{self.root.name}"
+            if not aside.exists():
+                break
+        with _typed(f"set the damaged mailbox {self.root} aside"):
+            # One rename: a crash can't leave a journal beside a database that it doesn't belong to.
+            self.root.rename(aside)
+            self.root.mkdir(mode=0o700)
+            for name, wanted in (("inbox", stat.S_ISDIR), ("outbox", stat.S_ISDIR), ("session.json", stat.S_ISREG)):
+                with suppress(FileNotFoundError):
+                    if wanted((aside / name).lstat().st_mode):
+                        (aside / name).rename(self.root / name)
+            (aside / "reason.txt").write_text(f"{reason}\n")
+        self.create()
+        from jackfield.mailbox.host import begin_above
+
+        begin_above(self, now // 1000 if floor is None else floor)
+        return aside
+
+    def _path(self, area: str, folder: str, name: str) -> Path:
+        path = self.root
+        for part in (area, safe_name(folder), safe_name(name)):
+            path = path / part
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:
+                continue
+            except OSError as problem:
+                raise UnsafePath(f"{path}: {problem.strerror}") from None
+            if stat.S_ISLNK(mode):
+                raise UnsafePath(f"{path} is a link, where none may be")
+        return path
+
+    @contextmanager
+    def _root(self) -> Iterator[int]:
+        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _folder(self, *parts: str, make: bool = False) -> Iterator[int]:
+        """A descriptor of a folder below the root, opened part by part without following a link."""
+        with self._root() as descriptor:
+            current = os.dup(descriptor)
+        try:
+            for part in parts:
+                if make:
+                    try:
+                        os.mkdir(part, 0o700, dir_fd=current)
+                        os.fsync(current)
+                    except FileExistsError:
+                        pass
+                try:
+                    below = os.open(part, _FOLDER, dir_fd=current)
+                except OSError as problem:
+                    if problem.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.EACCES):
+                        shown = "/".join(parts)
+                        raise UnsafePath(f"{self.root}/{shown}: {part!r} is no folder ({problem.strerror})") from None
+                    raise
+                os.close(current)
+                current = below
+            yield current
+        finally:
+            os.close(current)
+
+    def _store(self, area: str, folder: str, name: str, chunks: Iterable[bytes], limit: int) -> int:
+        safe_name(folder)
+        safe_name(name)
+        with (
+            _typed(f"store {self.root}/{area}/{folder}/{name}"),
+            self._folder(area, folder, make=True) as descriptor,
+        ):
+            return _place(descriptor, name, chunks, limit, replace=False)
+
+
+def _entry(name: str, folder: int) -> int:
+    return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+
+
+def _place(folder: int, name: str, chunks: Iterable[bytes], limit: int, *, replace: bool) -> int:
+    """Write a file beside its place, make it durable, and move it there; its size.  What is there stays, or is replaced."""
+    if not replace:
+        try:
+            present = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            pass
+        else:
+            if not stat.S_ISREG(present.st_mode):
+                raise UnsafePath(f"{name!r} is {stat.filemode(present.st_mode)}, where a regular file must be")
+            return present.st_size
+    temporary = f".{secrets.token_hex(8)}.part"
+    descriptor = os.open(temporary, _NEW, 0o600, dir_fd=folder)
+    try:
+        size = 0
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            for chunk in chunks:
+                size += len(chunk)
+                if size > limit:
+                    raise MalformedData(f"{name!r} has more than {limit} bytes")
+                view = memoryview(chunk)
+                while view:
+                    view = view[file.write(view) :]
+            os.fsync(descriptor)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    os.fsync(folder)
+    return size
+
+
+def _remove_tree(name: str, parent: int) -> None:
+    """Remove a folder however deep it is: folders inside are lifted to the top and emptied there, so that neither the
+    stack nor the number of descriptors grows with what a hostile hand nested."""
+    top = os.open(name, _FOLDER, dir_fd=parent)
+    try:
+        waiting = _empty(top, top)
+        while waiting:
+            folder = waiting.pop()
+            below = os.open(folder, _FOLDER, dir_fd=top)
+            try:
+                waiting += _empty(below, top)
+            finally:
+                os.close(below)
+            os.rmdir(folder, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _empty(folder: int, top: int) -> list[str]:
+    """Unlink all files of a folder, lift its folders up to `top`; their names there."""
+    lifted = []
+    for entry in os.listdir(folder):
+        if not stat.S_ISDIR(_entry(entry, folder)):
+            os.unlink(entry, dir_fd=folder)
+        elif folder == top:
+            lifted.append(entry)
+        else:
+            fresh = secrets.token_hex(12)
+            os.rename(entry, fresh, src_dir_fd=folder, dst_dir_fd=top)
+            lifted.append(fresh)
+    return lifted
+
+
+@contextmanager
+def _typed(what: str) -> Iterator[None]:
+    """The operating system's errors as the mailbox's."""
+    try:
+        yield
+    except OSError as problem:
+        text = f"could not {what}: {problem.strerror or problem}"
+        if problem.errno in _FULL:
+            raise MailboxFull(text, fix="free space on the disk that holds the sessions") from problem
+        raise MailboxError(text) from problem
+
+
+def read_chunks(file: BinaryIO) -> Iterator[bytes]:
+    """A file's bytes, a quarter of a mebibyte at a time."""
+    while chunk := file.read(_CHUNK):
+        yield chunk

@@ -1,0 +1,161 @@
+"""Mailboxes for an event loop: opened on demand, worked on in threads, each folder's calls in order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from jackfield.clock import Clock, SystemClock
+from jackfield.errors import MailboxBlocked, MailboxError
+from jackfield.mailbox.host import HostMailbox
+from jackfield.mailbox.paths import SessionFolder
+
+__all__ = ["MailboxPool"]
+
+T = TypeVar("T")
+_SLOW_WORKERS: Final = 2
+
+
+class _Job(Generic[T]):
+    __slots__ = ("loop", "result", "work")
+
+    def __init__(self, work: Callable[[HostMailbox], T], loop: asyncio.AbstractEventLoop) -> None:
+        self.work = work
+        self.loop = loop
+        self.result: asyncio.Future[T] = loop.create_future()
+
+    def run(self, mailbox: HostMailbox) -> BaseException | None:
+        problem: BaseException | None = None
+        value: T | None = None
+        try:
+            value = self.work(mailbox)
+        except BaseException as error:  # noqa: BLE001 - it is handed to whoever awaits the result
+            problem = error
+        self.loop.call_soon_threadsafe(self._deliver, value, problem)
+        return problem
+
+    def _deliver(self, value: Any, problem: BaseException | None) -> None:
+        if self.result.cancelled():
+            return
+        if problem is None:
+            self.result.set_result(value)
+        else:
+            self.result.set_exception(problem)
+
+
+class _Entry:
+    __slots__ = ("active", "blocked", "jobs", "lock", "mailbox")
+
+    def __init__(self, mailbox: HostMailbox) -> None:
+        self.mailbox = mailbox
+        self.jobs: deque[_Job[Any]] = deque()
+        self.lock = threading.Lock()
+        self.active = False
+        self.blocked = False
+
+
+class MailboxPool:
+    """At most `keep` mailboxes stay open; `workers` threads serve all of them.
+
+    The calls for one folder run one after the other, in order; a call that has begun always ends, also when whoever
+    asked stopped waiting.  A folder whose other side held a lock too long goes on in threads of its own until it works
+    again, so that it never delays the others (architecture 5, rule 6).
+    """
+
+    def __init__(self, clock: Clock | None = None, keep: int = 64, workers: int = 4) -> None:
+        self._clock = clock or SystemClock()
+        self._keep = keep
+        self._threads = ThreadPoolExecutor(workers, "mailbox")
+        self._slow = ThreadPoolExecutor(_SLOW_WORKERS, "mailbox-blocked")
+        self._entries: OrderedDict[SessionFolder, _Entry] = OrderedDict()
+        self._closed = False
+
+    async def run(self, folder: SessionFolder, work: Callable[[HostMailbox], T]) -> T:
+        """The result of `work`, done in a worker thread.
+
+        Raises:
+            MailboxError: the pool is closed; and whatever `work` raises.
+        """
+        if self._closed:
+            raise MailboxError("the host is stopping; its mailboxes are closed")
+        entry = self._entries.get(folder)
+        if entry is None:
+            entry = self._entries[folder] = _Entry(HostMailbox(folder, self._clock))
+            self._evict()
+        else:
+            self._entries.move_to_end(folder)
+        return await self._submit(entry, work)
+
+    async def forget(self, folder: SessionFolder) -> None:
+        """Close a folder's files after all that waits for them, and let go of it."""
+        entry = self._entries.get(folder)
+        if entry is not None:
+            await self._submit(entry, HostMailbox.close)
+            self._remove(folder, entry)
+
+    async def close(self) -> None:
+        """Finish what was asked for, close all files and end the threads.  Later calls are refused."""
+        self._closed = True
+        closing = [self._submit(entry, HostMailbox.close) for entry in self._entries.values()]
+        await asyncio.gather(*closing)
+        self._entries.clear()
+        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._slow.shutdown)
+
+    @property
+    def open(self) -> int:
+        """How many mailboxes are kept."""
+        return len(self._entries)
+
+    def _submit(self, entry: _Entry, work: Callable[[HostMailbox], T]) -> asyncio.Future[T]:
+        job = _Job(work, asyncio.get_running_loop())
+        with entry.lock:
+            entry.jobs.append(job)
+            start, entry.active = not entry.active, True
+        if start:
+            self._lane(entry).submit(self._work, entry)
+        return job.result
+
+    def _lane(self, entry: _Entry) -> Executor:
+        return self._slow if entry.blocked else self._threads
+
+    def _work(self, entry: _Entry) -> None:
+        """In a thread: one call, then to the end of the line, so that one busy folder leaves room for others."""
+        with entry.lock:
+            job = entry.jobs.popleft()
+        entry.blocked = isinstance(job.run(entry.mailbox), MailboxBlocked)
+        with entry.lock:
+            again = entry.active = bool(entry.jobs)
+        if again:
+            self._lane(entry).submit(self._work, entry)
+
+    def _evict(self) -> None:
+        """Close the mailboxes that were not used for longest, idle ones only."""
+        surplus = len(self._entries) - self._keep
+        if surplus <= 0:
+            return
+        for folder, entry in list(self._entries.items()):
+            if surplus <= 0:
+                return
+            with entry.lock:
+                if entry.active:
+                    continue
+            surplus -= 1
+            # The entry stays until its files are closed: two mailboxes of one folder would drop each other's locks.
+            closing = self._submit(entry, HostMailbox.close)
+            closing.add_done_callback(partial(self._closed_one, folder, entry))
+
+    def _closed_one(self, folder: SessionFolder, entry: _Entry, _: asyncio.Future[None]) -> None:
+        self._remove(folder, entry)
+
+    def _remove(self, folder: SessionFolder, entry: _Entry) -> None:
+        with entry.lock:
+            if entry.active:
+                return
+        if self._entries.get(folder) is entry:
+            del self._entries[folder]
