@@ -1,0 +1,95 @@
+"""The environment of a runner: built from a list of what it may have, never copied."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+__all__ = ["clean_environment", "import_path", "interpreter_paths", "mark_of"]
+
+_PASSED = ("TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "PIP_CERT")
+_FILES_NAMED = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "PIP_CERT")
+
+
+def mark_of(install_id: str, session_id: str, epoch: int | str) -> str:
+    """What `JACKFIELD_SESSION` says in a runner and everything that it starts: whose process it is (C099)."""
+    return f"{install_id}:{session_id}:{epoch}"
+
+
+def clean_environment(
+    host: Mapping[str, str],
+    *,
+    home: Path,
+    temporary: str,
+    mark: str,
+    import_path: Sequence[str] = (),
+    passed: Iterable[str] = (),
+    added: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The variables of a runner: `host` is the host's environment, `added` what the launch wants besides.
+
+    Locale is C.UTF-8 whatever the host's is, so that text is UTF-8 everywhere (C247).
+    """
+    programs = str(Path(sys.prefix) / "bin")
+    path = host.get("PATH") or "/usr/local/bin:/usr/bin:/bin"
+    out = {
+        "PATH": path if programs in path.split(os.pathsep) else f"{programs}{os.pathsep}{path}",
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "TMPDIR": temporary,
+    }
+    out.update({name: host[name] for name in (*_PASSED, *passed) if name in host})
+    if import_path:
+        out["PYTHONPATH"] = os.pathsep.join(import_path)
+    out.update(added or {})
+    out["JACKFIELD_SESSION"] = mark
+    return out
+
+
+def named_files(host: Mapping[str, str]) -> list[str]:
+    """Certificate files and folders that the passed variables point to; a runner must be able to read them."""
+    return [host[name] for name in _FILES_NAMED if host.get(name)]
+
+
+@cache
+def _found_without_help() -> frozenset[str]:
+    """Folders that an interpreter of this installation imports from by itself: standard library, site-packages, and
+    what `.pth` files in there add (editable installs)."""
+    found: set[str] = set()
+    for name in ("stdlib", "platstdlib", "purelib", "platlib"):
+        folder = sysconfig.get_paths().get(name)
+        if folder:
+            found.add(os.path.realpath(folder))
+    for folder in list(found):
+        if not Path(folder).is_dir():
+            continue
+        for pth in Path(folder).glob("*.pth"):
+            for line in pth.read_text(encoding="utf-8", errors="replace").splitlines():
+                line = line.strip()
+                if line and not line.startswith(("#", "import ", "import\t")):
+                    found.add(os.path.realpath(Path(folder) / line))
+    return frozenset(found)
+
+
+def import_path() -> list[str]:
+    """Folders that `PYTHONPATH` must name so that a runner finds `jackfield` and its plugins; usually none."""
+    own = Path(__file__).resolve().parents[2]
+    out = []
+    for entry in dict.fromkeys([str(own), *sys.path]):
+        folder = Path(entry)
+        if not entry or not folder.is_dir() or os.path.realpath(entry) in _found_without_help():
+            continue
+        if folder.resolve() == own or any(folder.glob("jackfield_*")):
+            out.append(str(folder.resolve()))
+    return list(dict.fromkeys(out))
+
+
+def interpreter_paths() -> list[str]:
+    """Every folder that a runner's interpreter reads: its prefixes, and where modules are imported from."""
+    out = [sys.prefix, sys.base_prefix, sys.exec_prefix, *_found_without_help(), *import_path()]
+    return [folder for folder in dict.fromkeys(out) if Path(folder).is_dir()]

@@ -1,0 +1,181 @@
+"""The launcher itself.  Its arguments: a mark by which the process is found again, and three descriptors.
+
+The plan is read from the first until its end.  (A shell in the sandbox has its plan on a descriptor too, error output
+as its second, and -1 for the third.)  On the second go one line with the process id that the runner will
+have for the host, and later either nothing (end of file: the runner runs) or why it does not.  From the third one byte
+is awaited, sent when the host has noted that id: a host that dies in between leaves no runner that nobody knows.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jackfield.process.launch.plan import Plan
+
+FAILED = 125
+
+
+def main() -> None:
+    source, status, go = (int(text) for text in sys.argv[2:5])
+    for descriptor in (source, status, go):
+        if descriptor > 2:
+            os.set_inheritable(descriptor, False)
+    step = "reading the plan"
+    try:
+        os.closerange(max(6, source, status, go) + 1, 65_536)  # whatever the host itself was started with
+        with os.fdopen(source, "rb") as stream:
+            # Not JSON: importing `json` would take as long as all the rest, and both ends are one interpreter.
+            plan: Plan = marshal.loads(stream.read())
+        step = "making namespaces"
+        if plan["namespaces"]:
+            _enter(plan, status)
+        elif not plan["attached"]:
+            os.setsid()
+            os.write(status, b"%d\n" % os.getpid())
+        if go >= 0:
+            if os.read(go, 1) != b"!":
+                os._exit(FAILED)
+            os.close(go)
+        if plan["user_namespace"]:
+            step = "mapping the user"
+            _map_user()
+        if plan["namespaces"]:
+            step = "building the file tree"
+            from jackfield.process.launch import mounts
+
+            mounts.build(plan["mounts"])
+            if not plan["network"]:
+                step = "bringing up loopback"
+                _loopback()
+        step = "confining"
+        _confine(plan)
+        step = f"starting {plan['argv'][0]}"
+        if plan["namespaces"]:
+            _start_below_init(plan)
+        os.chdir(plan["cwd"])
+        os.execve(plan["argv"][0], plan["argv"], plan["environment"])
+    except OSError as error:
+        os.write(status, f"{step}: {error}"[:2000].encode("utf-8", "replace"))
+        os._exit(FAILED)
+
+
+_outer_ids = (os.getuid(), os.getgid())
+
+
+def _enter(plan: Plan, status: int) -> None:
+    """Go on in a child that is process 1 of new namespaces, and whose parent is ours, not us."""
+    from jackfield.process.launch import calls
+
+    flags = calls.CLONE_NEWNS | calls.CLONE_NEWPID | calls.CLONE_NEWIPC | calls.CLONE_NEWUTS
+    if plan["user_namespace"]:
+        flags |= calls.CLONE_NEWUSER
+    if not plan["network"]:
+        flags |= calls.CLONE_NEWNET
+    if plan["attached"]:
+        child = calls.clone(flags)
+        if child:
+            _, state = os.waitpid(child, 0)
+            os._exit(exit_code(state))
+        return
+    child = calls.clone(flags | calls.CLONE_PARENT)
+    if child:
+        os.write(status, b"%d\n" % child)
+        os._exit(0)
+    os.setsid()
+
+
+def _map_user() -> None:
+    """The same uid and gid inside as outside, and no other."""
+    uid, gid = _outer_ids
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        target = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(target, text.encode())
+        os.close(target)
+
+
+def _loopback() -> None:
+    """Programs of one runner may talk to each other by 127.0.0.1, also without a network."""
+    import fcntl
+    import socket
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, 0x8914, struct.pack("16sH14x", b"lo", 0x1 | 0x40))  # SIOCSIFFLAGS: up, running
+
+
+def _confine(plan: Plan) -> None:
+    import resource
+
+    os.umask(0o022)
+    for which, value in plan["limits"]:
+        _, hard = resource.getrlimit(which)
+        if hard != resource.RLIM_INFINITY:
+            value = min(value, hard)
+        resource.setrlimit(which, (value, value))
+    if not sys.platform.startswith("linux"):
+        return
+    from jackfield.process.launch import calls
+
+    uid = plan["uid"]
+    if uid is not None or plan["user_namespace"]:
+        calls.drop_bounding_set()
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    if not plan["namespaces"]:
+        calls.become_subreaper()
+    if plan["landlock"] is not None or plan["seccomp"] or plan["namespaces"]:
+        calls.no_new_privileges()
+    if plan["landlock"] is not None:
+        from jackfield.process.launch import landlock
+
+        landlock.restrict(plan["landlock"])
+    if plan["seccomp"]:
+        from jackfield.process.launch import seccomp
+
+        seccomp.restrict(network=plan["network"] or plan["namespaces"])
+
+
+def _start_below_init(plan: Plan) -> None:
+    """Fork: the child goes on to be the runner, this process stays as its init and ends with its exit code.
+
+    Process 1 of a namespace takes only signals that it handles, inherits every orphan, and takes everything with it
+    when it ends.  A runner should do its own work instead.
+    """
+    from jackfield.process.launch import calls
+
+    runner = os.fork()
+    if runner == 0:
+        if not plan["attached"]:
+            os.setsid()
+        return
+    import signal
+
+    def forward(number: int, _frame: object) -> None:
+        os.kill(runner, number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, forward)
+    calls.stay_readable()
+    null = os.open("/dev/null", os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.closerange(3, 65_536)
+    while True:
+        try:
+            ended, state = os.waitpid(-1, 0)
+        except ChildProcessError:
+            os._exit(FAILED)
+        if ended == runner:
+            os._exit(exit_code(state))
+
+
+def exit_code(state: int) -> int:
+    """As a shell says it: 128 + signal for a process that was killed."""
+    code = os.waitstatus_to_exitcode(state)
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,438 @@
+"""Runners of the `process` runtime: starting, awaiting, ending, output, and finding them again.
+
+Real processes; a short script stands for the runner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from jackfield.api import GroupPlace, Image, Isolation, LaunchSpec, Limits, Runtime, RuntimeHandle, SessionPlace
+from jackfield.errors import RuntimeFailed
+from jackfield.ids import AgentGroupId, SessionId, new_id
+from jackfield.models import RunnerPaths, RunnerSpec
+from jackfield.process import proc
+from jackfield.process.handle import ProcessHandle
+from jackfield.process.output import KEPT_LINES, LineCutter
+from jackfield.process.plugin import register_runtimes
+from jackfield.process.runtime import ProcessRuntime
+from jackfield.process.settings import IsolationChoice, ProcessSettings
+
+BOUND = 30.0
+
+
+@dataclass
+class Context:
+    """What a host would hand over; keeps the lines that it is given."""
+
+    home: Path
+    install_id: str = "install-one"
+    lines: list[tuple[SessionId, str]] = field(default_factory=list)
+    seen: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def folder(self) -> Path:
+        return self.home / "runtimes" / "process"
+
+    def log_line(self, session_id: SessionId, line: str) -> None:
+        self.lines.append((session_id, line))
+        self.seen.set()
+
+    async def until_line(self, text: str) -> None:
+        async with asyncio.timeout(BOUND):
+            while not any(text in line for _, line in self.lines):
+                self.seen.clear()
+                await self.seen.wait()
+
+
+def make_place(home: Path) -> SessionPlace:
+    """A session's and its group's folders, as the host makes them."""
+    group_id, session_id = AgentGroupId(new_id("ag")), SessionId(new_id("ses"))
+    group = home / "groups" / group_id[-6:]
+    folder = home / "sessions" / group_id / session_id
+    for made in (group / "workspace", group / "memory", folder / "inbox", folder / "outbox"):
+        made.mkdir(parents=True, mode=0o700)
+    (group / "agent.toml").write_text("name = 'a'\n", encoding="utf-8")
+    for name in ("inbound.db", "outbound.db", "outbound.db-journal", "heartbeat", "session.json"):
+        (folder / name).touch(mode=0o600)
+    return SessionPlace(session_id=session_id, folder=folder, group=GroupPlace(agent_group_id=group_id, folder=group))
+
+
+def make_spec(place: SessionPlace, context: Context, *, epoch: int = 1, **more: object) -> LaunchSpec:
+    runner = RunnerSpec(
+        session_id=place.session_id,
+        agent_group_id=place.group.agent_group_id,
+        epoch=epoch,
+        install_id=context.install_id,
+        agent_name="a",
+        provider="mock",
+        paths=RunnerPaths(session="s", workspace="w", group="g"),
+    )
+    return LaunchSpec(place=place, runner=runner, image=Image(reference="process"), **more)  # type: ignore[arg-type]
+
+
+Launch = Callable[..., "asyncio.Future[ProcessHandle]"]
+
+
+class Bench:
+    """A home, and runtimes whose runner is a script."""
+
+    def __init__(self, home: Path, isolation: IsolationChoice) -> None:
+        self.context = Context(home)
+        self.isolation = isolation
+        self.place = make_place(home)
+        self.started: list[RuntimeHandle] = []
+        self._scripts = 0
+
+    def runtime(self, script: str, *, context: Context | None = None) -> ProcessRuntime:
+        argv = (sys.executable, "-s", "-P", "-c", textwrap.dedent(script))
+        return ProcessRuntime(context or self.context, ProcessSettings(isolation=self.isolation), runner_argv=argv)
+
+    async def launch(self, script: str, *, place: SessionPlace | None = None, **more: object) -> ProcessHandle:
+        return await self.launch_with(self.runtime(script), place=place, **more)
+
+    async def launch_with(
+        self, runtime: ProcessRuntime, *, place: SessionPlace | None = None, **more: object
+    ) -> ProcessHandle:
+        handle = await runtime.launch(make_spec(place or self.place, self.context, **more))  # type: ignore[arg-type]
+        assert isinstance(handle, ProcessHandle)
+        self.started.append(handle)
+        return handle
+
+
+@pytest.fixture(params=["none", "auto"])
+async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
+    made = Bench(tmp_path / "home", request.param)
+    yield made
+    for handle in made.started:
+        await handle.kill()
+
+
+async def ended(handle: RuntimeHandle) -> int:
+    async with asyncio.timeout(BOUND):
+        return await handle.wait()
+
+
+WAITS = "import signal, sys; print('ready', flush=True); signal.pause()"
+
+
+def test_the_entry_point_offers_the_process_runtime(tmp_path: Path) -> None:
+    (found,) = register_runtimes()
+    assert found.name == "process"
+    assert isinstance(found.create(Context(tmp_path), None), Runtime)
+
+
+async def test_a_runner_gets_the_session_folder_and_its_exit_code_comes_back(bench: Bench) -> None:
+    handle = await bench.launch("import sys; print(sys.argv[1]); sys.exit(7)")
+    assert await ended(handle) == 7
+    assert list(handle.logs()) == [str(bench.place.folder)]
+    assert bench.context.lines == [(bench.place.session_id, str(bench.place.folder))]
+
+
+async def test_waiting_twice_gives_the_same_code(bench: Bench) -> None:
+    handle = await bench.launch("")
+    assert [await ended(handle), await ended(handle)] == [0, 0]
+
+
+async def test_the_last_lines_of_a_runner_that_dies_early_are_kept(bench: Bench) -> None:
+    """C207."""
+    handle = await bench.launch("import sys; sys.stderr.write('needs protocol 4\\nno line end'); sys.exit(1)")
+    assert await ended(handle) == 1
+    assert list(handle.logs()) == ["needs protocol 4", "no line end"]
+
+
+async def test_a_flood_of_output_neither_blocks_the_runner_nor_is_kept(bench: Bench) -> None:
+    handle = await bench.launch("for _ in range(400_000): print('x' * 100)\nprint('last')")
+    assert await ended(handle) == 0
+    assert handle.logs()[-1] == "last"
+    assert len(handle.logs()) == KEPT_LINES
+
+
+async def test_a_line_without_end_is_cut(bench: Bench) -> None:
+    handle = await bench.launch("print('y' * 50_000); print('after')")
+    assert await ended(handle) == 0
+    long, after = handle.logs()
+    assert (len(long), after) == (4097, "after")
+
+
+async def test_output_is_read_while_the_runner_lives(bench: Bench) -> None:
+    await bench.launch(WAITS)
+    await bench.context.until_line("ready")
+
+
+async def test_a_runner_is_asked_to_end_first(bench: Bench) -> None:
+    handle = await bench.launch(
+        """
+        import signal, sys
+        signal.signal(signal.SIGTERM, lambda *_: (print("in order"), sys.exit(3)))
+        print("ready", flush=True)
+        while True:
+            signal.pause()
+        """
+    )
+    await bench.context.until_line("ready")
+    async with asyncio.timeout(BOUND):
+        await handle.stop(BOUND)
+    assert await ended(handle) == 3
+    assert handle.logs()[-1] == "in order"
+
+
+async def test_a_runner_that_does_not_listen_is_killed(bench: Bench) -> None:
+    handle = await bench.launch(
+        """
+        import signal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("ready", flush=True)
+        while True:
+            signal.pause()
+        """
+    )
+    await bench.context.until_line("ready")
+    async with asyncio.timeout(BOUND):
+        await handle.stop(0.05)
+    assert await ended(handle) == 128 + signal.SIGKILL
+
+
+async def test_nothing_that_a_runner_started_outlives_it(bench: Bench) -> None:
+    """Grandchildren in a session of their own and without our variable, orphaned, end with the runner."""
+    handle = await bench.launch(
+        """
+        import os, signal, subprocess, sys
+        code = "import os; os.write(1, b'child\\\\n'); import signal; signal.pause()"
+        for environment in (dict(os.environ), {}):
+            subprocess.Popen(
+                [sys.executable, "-S", "-c", f"import os; os.fork() and os._exit(0); os.setsid(); {code}"],
+                env=environment,
+            ).wait()
+        print("ready", flush=True)
+        signal.pause()
+        """
+    )
+    await bench.context.until_line("ready")
+    async with asyncio.timeout(BOUND):
+        while sum(line == "child" for _, line in bench.context.lines) < 2:
+            bench.context.seen.clear()
+            await bench.context.seen.wait()
+    below = descendants(handle.pid)
+    assert len(below) >= 2
+    async with asyncio.timeout(BOUND):
+        await handle.kill()
+    assert [pid for pid in below if alive(pid)] == []
+
+
+async def test_a_daemon_left_behind_by_a_runner_that_ended_is_killed(bench: Bench) -> None:
+    handle = await bench.launch(
+        """
+        import os, signal
+        read, write = os.pipe()
+        if os.fork() == 0:
+            os.setsid()
+            print(f"daemon", flush=True)
+            os.write(write, b"!")
+            signal.pause()
+        os.read(read, 1)
+        """
+    )
+    assert await ended(handle) == 0
+    assert proc.marked(handle.record.mark) == {}
+
+
+async def test_the_environment_is_built_and_not_copied(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TELEGRAM_TOKEN", "secret")
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
+    script = "import os; print(sorted(os.environ.items()))"
+    handle = await bench.launch(script, environment={"JACKFIELD_KILL_AT": "runner.claim.before"})
+    assert await ended(handle) == 0
+    (line,) = handle.logs()
+    found = dict(eval(line))
+    assert set(found) - {"TZ", "PYTHONPATH", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "PIP_CERT"} == {
+        "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "JACKFIELD_SESSION", "JACKFIELD_KILL_AT",
+    }  # fmt: skip
+    assert found["HOME"] == str(bench.place.group.workspace)
+    assert found["JACKFIELD_SESSION"] == f"install-one:{bench.place.session_id}:1"
+
+
+async def test_a_runner_has_no_descriptor_of_the_host(bench: Bench) -> None:
+    leaked = os.open("/dev/null", os.O_RDONLY)
+    os.set_inheritable(leaked, True)
+    try:
+        handle = await bench.launch("import os; print(sorted(os.listdir('/proc/self/fd'))); print(os.read(0, 1))")
+        assert await ended(handle) == 0
+    finally:
+        os.close(leaked)
+    assert list(handle.logs()) == ["['0', '1', '2', '3']", "b''"]  # 3 is the listing itself
+
+
+async def test_secrets_come_by_a_descriptor_only(bench: Bench) -> None:
+    script = """
+        import json, os
+        with os.fdopen(int(os.environ["JACKFIELD_SECRETS_FD"])) as stream:
+            print(json.load(stream))
+        print([name for name in ("environ", "cmdline") if b"s3" + b"cret" in open(f"/proc/self/{name}", "rb").read()])
+        """
+    handle = await bench.launch(script, secrets={"KEY": "s3cret"})
+    assert await ended(handle) == 0
+    assert list(handle.logs()) == ["{'KEY': 's3cret'}", "[]"]
+
+
+async def test_a_program_that_is_not_there_is_an_error_that_names_it(bench: Bench) -> None:
+    runtime = ProcessRuntime(
+        bench.context, ProcessSettings(isolation=bench.isolation), runner_argv=("/no/such/program",)
+    )
+    with pytest.raises(RuntimeFailed, match="/no/such/program"):
+        await runtime.launch(make_spec(bench.place, bench.context))
+    assert list((bench.context.folder / "runners").glob("*.json")) == []
+
+
+async def test_a_session_has_one_runner(bench: Bench) -> None:
+    """C101: a live one is neither replaced nor doubled; a dead one is no hindrance."""
+    runtime = bench.runtime(WAITS)
+    first = await bench.launch_with(runtime)
+    with pytest.raises(RuntimeFailed, match="has a runner already"):
+        await bench.launch_with(runtime, epoch=2)
+    with pytest.raises(RuntimeFailed, match="has a runner already"):
+        await bench.launch_with(bench.runtime(WAITS), epoch=2)  # another host of the same home
+    await first.kill()
+    second = await bench.launch_with(runtime, epoch=3)
+    assert second.epoch == 3
+
+
+async def test_a_runner_left_behind_is_found_again(bench: Bench) -> None:
+    first = bench.runtime(WAITS)
+    handle = await bench.launch_with(first)
+    await bench.context.until_line("ready")
+    first.let_go()
+    bench.started.clear()
+
+    second = bench.runtime(WAITS)
+    (found,) = await second.adopt()
+    bench.started.append(found)
+    assert (found.session_id, found.epoch, found.peer_uid) == (handle.session_id, 1, handle.peer_uid)
+    assert list(found.logs()) == ["ready"]
+    assert await second.adopt() == []
+    async with asyncio.timeout(BOUND):
+        await found.stop(0.05)
+    assert await ended(found) == -1
+    os.waitpid(handle.pid, 0)  # in this test both hosts are one process
+
+
+async def test_another_installs_runner_is_never_adopted_nor_ended(bench: Bench, tmp_path: Path) -> None:
+    """C099: also when its record lies in our folder, and its session has the same name."""
+    handle = await bench.launch(WAITS)
+    stranger = Context(bench.context.home, install_id="install-o")
+    other = bench.runtime(WAITS, context=stranger)
+    assert await other.adopt() == []
+    await other.collect_garbage()
+    assert alive(handle.pid)
+
+
+async def test_a_recycled_process_id_is_not_taken_for_the_runner(bench: Bench) -> None:
+    """The record's id now belongs to this very process, which must survive."""
+    first = bench.runtime(WAITS)
+    handle = await bench.launch_with(first)
+    path = bench.context.folder / "runners" / f"{handle.session_id}.json"
+    path.write_text(
+        path.read_text(encoding="utf-8").replace(f'"pid": {handle.pid}', f'"pid": {os.getpid()}'), encoding="utf-8"
+    )
+    second = bench.runtime(WAITS)
+    assert await second.adopt() == []
+    await second.collect_garbage()
+    assert not path.exists()
+
+
+async def test_records_and_logs_go_with_the_runner(bench: Bench) -> None:
+    runtime = bench.runtime("")
+    handle = await bench.launch_with(runtime)
+    await ended(handle)
+    left = [path for path in bench.context.folder.rglob("*") if handle.session_id in path.name and path.is_file()]
+    assert left == []
+
+
+async def test_a_one_shot_has_input_and_output(bench: Bench) -> None:
+    runtime = bench.runtime("")
+    script = (
+        "import sys; d = sys.stdin.buffer.read(); sys.stdout.buffer.write(d[::-1]); sys.stderr.write('e'); sys.exit(5)"
+    )
+    done = await runtime.run(make_spec(bench.place, bench.context), [sys.executable, "-c", script], b"abc", BOUND)
+    assert (done.exit_code, done.stdout, done.stderr, done.timed_out) == (5, b"cba", b"e", False)
+
+
+async def test_a_one_shot_is_cut_in_output_and_time(bench: Bench) -> None:
+    runtime = bench.runtime("")
+    script = "import sys, signal; sys.stdout.write('z' * 500_000); sys.stdout.flush(); signal.pause()"
+    spec = make_spec(bench.place, bench.context)
+    done = await runtime.run(spec, [sys.executable, "-c", script], b"", 1.0, output_limit=1000)
+    assert (done.timed_out, done.stdout) == (True, b"z" * 1000)
+
+
+async def test_a_one_shots_child_that_keeps_the_pipe_does_not_hang_it(bench: Bench) -> None:
+    runtime = bench.runtime("")
+    script = "import os, signal\nif os.fork() == 0:\n    os.setsid(); signal.pause()\nprint('done')"
+    async with asyncio.timeout(BOUND):
+        done = await runtime.run(make_spec(bench.place, bench.context), [sys.executable, "-c", script], b"", BOUND)
+    assert (done.exit_code, done.stdout) == (0, b"done\n")
+
+
+async def test_the_file_size_limit_holds(bench: Bench) -> None:
+    runtime = bench.runtime("")
+    script = "open('big', 'wb').write(b'0' * 3_000_000)"
+    spec = make_spec(bench.place, bench.context, limits=Limits(file_size=2_000_000))
+    done = await runtime.run(spec, [sys.executable, "-c", script], b"", BOUND)
+    assert done.exit_code == 1
+    assert b"File too large" in done.stderr
+    assert (bench.place.group.workspace / "big").stat().st_size <= 2_000_000
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors by /proc")
+async def test_no_descriptor_is_left_open(bench: Bench) -> None:
+    runtime = bench.runtime("print('x')")
+    await ended(await bench.launch_with(runtime))
+    before = len(os.listdir("/proc/self/fd"))
+    for epoch in range(2, 5):
+        await ended(await bench.launch_with(runtime, epoch=epoch))
+        await runtime.run(make_spec(bench.place, bench.context), ["true"], b"", BOUND)
+    with pytest.raises(RuntimeFailed):
+        await bench.launch_with(ProcessRuntime(bench.context, ProcessSettings(), runner_argv=("/no",)))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_line_cutter_takes_bytes_in_any_portions() -> None:
+    whole = "a\nnaïve – 你好\r\n\nend".encode()
+    for size in range(1, 6):
+        cutter = LineCutter()
+        lines = [line for at in range(0, len(whole), size) for line in cutter.feed(whole[at : at + size])]
+        assert [*lines, *cutter.end()] == ["a", "naïve – 你好", "", "end"]
+
+
+def test_a_process_name_with_parentheses_is_read_right() -> None:
+    line = "12 (a) b (c)) S 1 12 12 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 777 0 0"
+    found = proc.parse_stat(12, line)
+    assert found is not None
+    assert (found.parent, found.group, found.session, found.started, found.state) == (1, 12, 12, 777, "S")
+
+
+def alive(pid: int) -> bool:
+    found = proc.entry(pid)
+    return found is not None and found.state not in "ZX"
+
+
+def descendants(pid: int) -> set[int]:
+    everything = [found for name in os.listdir("/proc") if name.isdigit() and (found := proc.entry(int(name)))]
+    out: set[int] = set()
+    grown = {pid}
+    while grown:
+        grown = {found.pid for found in everything if found.parent in grown} - out
+        out |= grown
+    return out
+
+
+def test_the_default_level_is_one_of_the_specs_words() -> None:
+    assert Isolation.NONE.value.startswith("NOT ISOLATED")
