@@ -154,6 +154,10 @@ class ChannelContext(Protocol):
         """Tell how the connection is.  Deliveries wait until it is READY (C084)."""
         ...
 
+    def wake(self, address: Address) -> None:
+        """Try the deliveries to this chat again that wait for a listener (`NobodyListening`)."""
+        ...
+
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a background task that ends with the channel; its exceptions are logged and counted."""
         ...
