@@ -22,7 +22,7 @@ What you write as your answer is delivered when the turn ends. Use these tools f
   `id` of a message you read, or the one that a tool returned.
 - `send_card`: facts in a small table, with links.
 - `ask_user_question`: put a question with a few answers to choose from and wait for the choice. Use it when you
-  can't go on without the answer; a question that nobody answers in time is an error, and then decide by yourself or stop.
+  can't go on without the answer; a question that nobody answers in time is an error: then decide by yourself or stop.
 
 `to` is the name of a destination; leave it out to stay in the current conversation.
 """
