@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from jackfield.errors import PluginBroken
 from jackfield.plugins.discovery import CORE, Distribution, Found
@@ -27,8 +26,7 @@ _KEPT = 500
 """Verdicts kept in one file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broken:
+class Broken(NamedTuple):
     """Why a plugin can't be used: `reason` in one line, and what to do about it in one."""
 
     phase: Phase
@@ -57,7 +55,7 @@ def verdict_from_metadata(found: Found, everything: Iterable[Found]) -> Broken |
             reason=one.manifest_problem,
             fix=f"correct {one.manifest_path}, or tell the author of {one.name}",
         )
-    if not one.compatible and one.manifest is not None:
+    if not one.compatible:
         return Broken(phase="compatibility", reason=_range_text(one), fix=_range_fix(one))
     rivals = conflicts(found, everything)
     if rivals:

@@ -9,20 +9,20 @@ standard library; importlib-metadata, packaging and a TOML parser come in only w
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jackfield import API_VERSION, __version__
 from jackfield.plugins.files import one_line, read_object, user_cache, write_object
 from jackfield.plugins.kinds import GROUPS, Kind
-from jackfield.plugins.manifest import FILE_NAME, Manifest, from_plain, to_plain
+
+if TYPE_CHECKING:
+    from jackfield.plugins.manifest import Manifest
 
 __all__ = [
     "CORE",
@@ -36,10 +36,9 @@ __all__ = [
     "distribution_to_plain",
 ]
 
-_log = logging.getLogger(__name__)
-
 CORE = "jackfield"
 """The core's own distribution; its entry points are the built-ins."""
+MANIFEST_FILE = "jackfield-plugin.toml"
 _CACHE_FORMAT = 1
 _RACY_NS = 2_000_000_000
 """A folder that changed this recently may still be changing within its clock's tick; its part is not kept."""
@@ -48,9 +47,11 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 _Stamp = tuple[int, int]
 
+# Named tuples here and in `listing`: making a dataclass costs more than a millisecond, and this is imported by commands
+# that have a hundred in all.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+
+class Distribution(NamedTuple):
     """An installed distribution, or a directory plugin, that offers plugins."""
 
     name: str
@@ -59,7 +60,8 @@ class Distribution:
     """Its metadata folder, or the directory plugin's own folder."""
     entries: tuple[tuple[Kind, str, str], ...] = ()
     """Kind, name and value of each entry point."""
-    manifest: Manifest | None = None
+    described: dict[str, Any] | None = None
+    """The manifest as JSON values, None when it has none or a bad one; read `manifest`."""
     manifest_path: str | None = None
     manifest_problem: str | None = None
     compatible: bool = True
@@ -68,12 +70,25 @@ class Distribution:
     """The package folders and modules that hold its code, found without importing them."""
     directory: bool = False
     editable: bool = False
-    watch: tuple[tuple[str, int, int], ...] = field(default=(), compare=False)
+    watch: tuple[tuple[str, int, int], ...] = ()
     """Path, mtime in ns and size of whatever this was read from; (-1, -1) stands for "not there"."""
 
+    @property
+    def title(self) -> str:
+        """From the manifest; empty without one."""
+        return str(self.described["title"]) if self.described is not None else ""
 
-@dataclass(frozen=True, slots=True)
-class Found:
+    @property
+    def manifest(self) -> Manifest | None:
+        """What it says about itself.  Its module is imported when it is first asked for: the list needs titles only."""
+        if self.described is None:
+            return None
+        from jackfield.plugins.manifest import from_plain
+
+        return from_plain(self.described, self.name)
+
+
+class Found(NamedTuple):
     """One entry point: the plugin `name` of one kind, as one distribution offers it."""
 
     kind: Kind
@@ -96,8 +111,7 @@ class Found:
         return len(self.name) <= 64 and _NAME.fullmatch(self.name) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(NamedTuple):
     """Everything that was found.  `problems` are metadata that could not be read, in words."""
 
     distributions: tuple[Distribution, ...]
@@ -147,12 +161,12 @@ class Discovery:
                 continue
             found = _from_cache(parts.get(folder), stamp)
             if found is None:
-                changed = True
                 found = _scan(folder, self._import_path(), problems)
                 if _settled(stamp):
                     parts[folder] = {"stamp": list(stamp), "found": [distribution_to_plain(one) for one in found]}
-                else:
-                    parts.pop(folder, None)
+                    changed = True
+                elif parts.pop(folder, None) is not None or found:
+                    changed = True
             for one in found:
                 everything.setdefault(canonical(one.name), one)
         directories, read_again = self._directories(parts, problems)
@@ -161,8 +175,7 @@ class Discovery:
         if changed and use_cache and not problems:
             kept = {folder: part for folder, part in parts.items() if os.path.exists(folder)}  # noqa: PTH110
             write_object(self.cache_file, {"for": _cache_key(), "folders": kept})
-        for problem in problems:
-            _log.warning("%s", problem)
+        _report(problems)
         return Inventory(distributions, tuple(problems), not changed)
 
     def _import_path(self) -> Sequence[str]:
@@ -187,7 +200,7 @@ class Discovery:
         found: list[Distribution] = []
         changed = False
         for entry in sorted(folder.iterdir()):
-            if entry.name.startswith(".") or not entry.is_dir() or not (entry / FILE_NAME).is_file():
+            if entry.name.startswith(".") or not entry.is_dir() or not (entry / MANIFEST_FILE).is_file():
                 continue
             one = kept.get(str(entry))
             if one is None:
@@ -203,6 +216,13 @@ class Discovery:
 def discover(plugins_folder: Path | None = None) -> Inventory:
     """What is installed, for a program that looks once."""
     return Discovery(plugins_folder).read()
+
+
+def _report(problems: Iterable[str]) -> None:
+    for problem in problems:
+        import logging  # here, since it is seldom needed and costs as much as all the rest
+
+        logging.getLogger(__name__).warning("%s", problem)
 
 
 # ---- the cache: a pure function of what stat says
@@ -252,7 +272,7 @@ def distribution_to_plain(one: Distribution) -> dict[str, Any]:
         "version": one.version,
         "place": one.place,
         "entries": [[str(kind), name, value] for kind, name, value in one.entries],
-        "manifest": to_plain(one.manifest) if one.manifest is not None else None,
+        "described": one.described,
         "manifest_path": one.manifest_path,
         "manifest_problem": one.manifest_problem,
         "compatible": one.compatible,
@@ -267,13 +287,15 @@ def distribution_from_plain(value: dict[str, Any]) -> Distribution:
     name = value["name"]
     if not isinstance(name, str):
         raise TypeError("a distribution's name must be text")
-    manifest = value["manifest"]
+    described = value["described"]
+    if described is not None:
+        described["title"]
     return Distribution(
         name=name,
         version=value["version"],
         place=value["place"],
         entries=tuple((Kind(kind), entry, target) for kind, entry, target in value["entries"]),
-        manifest=from_plain(manifest, name) if manifest is not None else None,
+        described=described,
         manifest_path=value["manifest_path"],
         manifest_problem=value["manifest_problem"],
         compatible=value["compatible"],
@@ -350,19 +372,17 @@ def _describe(
 
 def _with_manifest(base: Distribution, path: Path | None, watch: list[tuple[str, int, int]]) -> Distribution:
     from jackfield.errors import MalformedData
-    from jackfield.plugins.manifest import allows, read
+    from jackfield.plugins.manifest import allows, read, to_plain
 
     if path is None:
-        return replace(base, watch=tuple(watch))
+        return base._replace(watch=tuple(watch))
     watch = [*watch, _watched(str(path))]
     try:
         manifest = read(path)
     except MalformedData as problem:
-        return replace(base, manifest_path=str(path), manifest_problem=one_line(problem.message), watch=tuple(watch))
-    commands = tuple(replace(command, distribution=base.name) for command in manifest.commands)
-    return replace(
-        base,
-        manifest=replace(manifest, commands=commands),
+        return base._replace(manifest_path=str(path), manifest_problem=one_line(problem.message), watch=tuple(watch))
+    return base._replace(
+        described=to_plain(manifest),
         manifest_path=str(path),
         compatible=allows(manifest, API_VERSION),
         watch=tuple(watch),
@@ -428,15 +448,14 @@ def _pth_folders(path: Path) -> list[Path]:
 
 def _directory_plugin(folder: Path) -> Distribution:
     """A folder in `<home>/plugins` with a manifest at its root; its kinds come from there."""
-    manifest_path = folder / FILE_NAME
+    manifest_path = folder / MANIFEST_FILE
     base = Distribution(name=folder.name, version="0", place=str(folder), roots=(str(folder),), directory=True)
     read = _with_manifest(base, manifest_path, [])
-    if read.manifest is None:
-        return replace(read, entries=((Kind.PACK, folder.name, ""),))
+    manifest = read.manifest
+    if manifest is None:
+        return read._replace(entries=((Kind.PACK, folder.name, ""),))
     named = tuple(
-        (Kind(kind), name, value)
-        for kind, points in read.manifest.entry_points.items()
-        for name, value in points.items()
+        (Kind(kind), name, value) for kind, points in manifest.entry_points.items() for name, value in points.items()
     )
-    silent = tuple((kind, folder.name, "") for kind in read.manifest.kinds if kind not in {one[0] for one in named})
-    return replace(read, entries=named + silent)
+    silent = tuple((kind, folder.name, "") for kind in manifest.kinds if kind not in {one[0] for one in named})
+    return read._replace(entries=named + silent)

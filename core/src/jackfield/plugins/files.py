@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 from pathlib import Path
 from typing import Any
 
 __all__ = ["one_line", "read_object", "user_cache", "write_object"]
-
-_log = logging.getLogger(__name__)
 
 
 def user_cache() -> Path:
@@ -41,18 +38,24 @@ def write_object(path: Path, value: dict[str, Any]) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as problem:
-        _log.debug("could not write %s: %s", path, problem)
+        _report(path, problem)
         return False
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(value, file, separators=(",", ":"))
         Path(temporary).replace(path)
     except OSError as problem:
-        _log.debug("could not write %s: %s", path, problem)
+        _report(path, problem)
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
         return False
     return True
+
+
+def _report(path: Path, problem: OSError) -> None:
+    import logging  # here, since it is seldom needed and costs as much as all the rest
+
+    logging.getLogger(__name__).debug("could not write %s: %s", path, problem)
 
 
 def one_line(text: str, limit: int = 400) -> str:

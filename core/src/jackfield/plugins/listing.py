@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 from jackfield.plugins.broken import Broken, Knowledge, verdict_from_metadata
-from jackfield.plugins.discovery import Found, Inventory
+from jackfield.plugins.discovery import CORE, Found, Inventory
 from jackfield.plugins.kinds import Kind
-from jackfield.plugins.manifest import Manifest, ManifestCommand
+
+if TYPE_CHECKING:
+    from jackfield.plugins.manifest import Manifest, ManifestCommand
 
 __all__ = ["PluginInfo", "PluginState", "commands_of", "survey"]
 
@@ -31,8 +33,7 @@ class PluginState(StrEnum):
     """Only built-ins are used (`--safe`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginInfo:
+class PluginInfo(NamedTuple):
     """One installed plugin.  `broken` is set for the states broken, incompatible and conflict."""
 
     found: Found
@@ -67,7 +68,7 @@ class PluginInfo:
 
     @property
     def title(self) -> str:
-        return self.manifest.title if self.manifest is not None else ""
+        return self.found.distribution.title
 
 
 def survey(inventory: Inventory, knowledge: Knowledge, *, safe: bool = False) -> list[PluginInfo]:
@@ -98,8 +99,8 @@ def commands_of(inventory: Inventory, *, safe: bool = False) -> list[ManifestCom
     """
     chosen: dict[str, ManifestCommand] = {}
     for one in sorted(inventory.distributions, key=lambda one: one.name):
-        if one.manifest is None or not one.compatible or (safe and one.name != "jackfield"):
+        if one.described is None or not one.compatible or (safe and one.name != CORE):
             continue
-        for command in one.manifest.commands:
+        for command in one.manifest.commands if one.manifest is not None else ():
             chosen.setdefault(command.name, command)
     return [chosen[name] for name in sorted(chosen)]

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from jackfield.errors import MalformedData
+from jackfield.plugins.discovery import MANIFEST_FILE
 from jackfield.plugins.kinds import Kind
 
 __all__ = [
@@ -49,7 +50,7 @@ __all__ = [
     "read",
 ]
 
-FILE_NAME = "jackfield-plugin.toml"
+FILE_NAME = MANIFEST_FILE
 MAX_BYTES = 65_536
 COMMAND_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _TARGET = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -211,7 +212,7 @@ def to_plain(manifest: Manifest) -> dict[str, Any]:
 
 
 def from_plain(value: dict[str, Any], distribution: str) -> Manifest:
-    """The inverse of `to_plain`, for what we wrote ourselves.  Raises KeyError, TypeError or ValueError."""
+    """The inverse of `to_plain`, for what we wrote ourselves."""
     return Manifest(
         title=value["title"],
         description=value["description"],
