@@ -42,7 +42,9 @@ class EventSink(Protocol):
 class ChannelInstance:
     """One `[channels.<name>]` table, alive.  `ready` is set while messages can be sent."""
 
-    def __init__(self, hub: Hub, name: str, section: ChannelSection, on_ready: Callable[[ChannelInstance], None]) -> None:
+    def __init__(
+        self, hub: Hub, name: str, section: ChannelSection, on_ready: Callable[[ChannelInstance], None]
+    ) -> None:
         self.name = name
         self.section = section
         self.info: ChannelInfo | None = None
@@ -139,9 +141,7 @@ class ChannelInstance:
 class _Context:
     """`ChannelContext` for one instance."""
 
-    def __init__(
-        self, hub: Hub, instance: ChannelInstance, sink: EventSink, wake: Callable[[Address], None]
-    ) -> None:
+    def __init__(self, hub: Hub, instance: ChannelInstance, sink: EventSink, wake: Callable[[Address], None]) -> None:
         self._hub = hub
         self._instance = instance
         self._sink = sink
@@ -248,4 +248,6 @@ class ChannelDirectory:
             return
         _, late = await asyncio.wait(tasks, timeout=START_DEADLINE)
         for task in late:
-            log.warning("%s still starts after %g s; the host goes on, it may join later", task.get_name(), START_DEADLINE)
+            log.warning(
+                "%s still starts after %g s; the host goes on, it may join later", task.get_name(), START_DEADLINE
+            )

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from jackfield.api import TurnSummary
 from jackfield.clock import UnixMs
@@ -28,10 +29,12 @@ from jackfield.models import (
     ActionRequest,
     AgentGroup,
     DeliveryState,
+    InboundEntry,
     InboundState,
     OutboundKind,
     OutboundRow,
     Session,
+    TurnError,
 )
 from jackfield.models import Delivery as DeliveryRow
 from jackfield.points import reach
@@ -63,11 +66,12 @@ class _Reading:
 class _Outcome:
     """What one batch changed, for the work after the commit."""
 
-    started: list[str] = field(default_factory=list)
     destinations: list[str] = field(default_factory=list)
     ended: list[tuple[Ack, str]] = field(default_factory=list)
     later: bool = False
-    parked: str | None = None
+    tell: str | None = None
+    """What the person in the chat is told, once for the batch."""
+    scope_key: str = ""
 
 
 class Collector:
@@ -76,10 +80,10 @@ class Collector:
         hub: Hub,
         delivery: Delivery,
         *,
-        on_action: Callable[[Session, AgentGroup, OutboundRow], Awaitable[None]],
+        on_action: Callable[[Session, AgentGroup, OutboundRow], Coroutine[Any, Any, None]],
         on_acks: Callable[[SessionId, Sequence[Ack]], None],
-        on_parked: Callable[[Session, str, UnixMs], Awaitable[None]],
-        on_failed_turn: Callable[[Session, Ack], Awaitable[None]],
+        on_tell: Callable[[Session, str], Awaitable[None]],
+        scope_key: Callable[[Session, AgentGroup], str],
         on_drafts: Callable[[Session], Awaitable[bool]],
         nudge: Callable[[], None],
     ) -> None:
@@ -87,8 +91,8 @@ class Collector:
         self._delivery = delivery
         self._on_action = on_action
         self._on_acks = on_acks
-        self._on_parked = on_parked
-        self._on_failed_turn = on_failed_turn
+        self._on_tell = on_tell
+        self._scope_key = scope_key
         self._on_drafts = on_drafts
         self._nudge = nudge
         self._readings: dict[SessionId, _Reading] = {}
@@ -179,7 +183,13 @@ class Collector:
         )
         reach("host.collect.before_commit")
         outcome = await self._hub.store.write(
-            _record, session, parts, batch.acks, self._stored_cursor(reading, ahead), now
+            _record,
+            session,
+            parts,
+            batch.acks,
+            self._stored_cursor(reading, ahead),
+            now,
+            self._scope_key(session, reading.group),
         )
         reach("host.collect.after_commit")
         reading.cursor = ahead
@@ -219,13 +229,8 @@ class Collector:
     async def _tell(self, session: Session, batch: OutboundBatch, outcome: _Outcome) -> None:
         if outcome.later:
             self._nudge()
-        if outcome.parked is not None:
-            fresh = await self._hub.store.read(sessions.session, session.id)
-            if fresh is not None and fresh.parked_until is not None:
-                await self._on_parked(fresh, outcome.parked, fresh.parked_until)
-        for ack, end in outcome.ended:
-            if end == InboundState.FAILED:
-                await self._on_failed_turn(session, ack)
+        if outcome.tell is not None:
+            await self._on_tell(session, outcome.tell)
         dispatcher = self._hub.plugins.dispatcher
         if outcome.ended and dispatcher.has("turn_ended"):
             for turn in {ack.turn for ack, _ in outcome.ended if ack.turn is not None}:
@@ -244,10 +249,11 @@ def _record(
     acks: Sequence[Ack],
     cursor: OutCursor,
     now: UnixMs,
+    scope_key: str,
 ) -> _Outcome:
     """The one transaction."""
-    outcome = _Outcome()
-    outcome.started, outcome.destinations = deliveries.add(db, parts, start=True, now=now)
+    outcome = _Outcome(scope_key=scope_key)
+    outcome.destinations = deliveries.add(db, parts, start=True, now=now).destinations
     for ack in acks:
         _apply_ack(db, session, ack, now, outcome)
     if acks:
@@ -269,16 +275,34 @@ def _apply_ack(db: sqlite3.Connection, session: Session, ack: Ack, now: UnixMs, 
         inbound.set_state(db, entry.id, InboundState.COMPLETED, now)
         outcome.ended.append((ack, InboundState.COMPLETED))
     else:
-        decision = retry.after_turn(ack.error, attempts=ack.attempt, now=now)
-        if decision.retry_at is not None:
-            state = InboundState.PARKED if decision.park is not None else InboundState.RETRYING
-            inbound.set_state(
-                db, entry.id, state, now, attempts=ack.attempt, next_try_at=decision.retry_at, reason=decision.reason
-            )
-            outcome.later = True
-            if decision.park is not None:
-                sessions.park(db, session.id, decision.retry_at, decision.reason)
-                outcome.parked = decision.reason
-        else:
-            inbound.set_state(db, entry.id, InboundState.FAILED, now, attempts=ack.attempt, reason=decision.reason)
+        _apply_failure(db, session, entry, ack, now, outcome)
+
+
+def _apply_failure(
+    db: sqlite3.Connection, session: Session, entry: InboundEntry, ack: Ack, now: UnixMs, outcome: _Outcome
+) -> None:
+    error = ack.error or TurnError(kind="protocol", message="the runner gave no reason")
+    decision = retry.after_turn(error, attempts=ack.attempt, now=now)
+    match decision:
+        case retry.RetryAt(at=at, reason=reason):
+            state = InboundState.RETRYING
+        case retry.ParkSession(until=at, reason=reason, tell=tell):
+            state = InboundState.PARKED
+            sessions.park(db, session.id, at, reason)
+            outcome.tell = tell
+        case retry.ParkScope(scope=scope, until=at, reason=reason, tell=tell):
+            state = InboundState.PARKED
+            sessions.park_scope(db, scope, outcome.scope_key, at, reason)
+            sessions.park(db, session.id, at, reason)
+            outcome.tell = tell
+        case retry.Complete(reason=reason):
+            inbound.set_state(db, entry.id, InboundState.DROPPED, now, attempts=ack.attempt, reason=reason)
+            outcome.ended.append((ack, InboundState.DROPPED))
+            return
+        case retry.Fail(reason=reason, tell=tell):
+            inbound.set_state(db, entry.id, InboundState.FAILED, now, attempts=ack.attempt, reason=reason)
             outcome.ended.append((ack, InboundState.FAILED))
+            outcome.tell = tell
+            return
+    inbound.set_state(db, entry.id, state, now, attempts=ack.attempt, next_try_at=at, reason=reason)
+    outcome.later = True

@@ -15,7 +15,6 @@ import logging
 import os
 import pwd
 import socket
-import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 from jackfield import errors
 from jackfield.config.home import Home
 from jackfield.errors import JackfieldError, MalformedData, NoHost, NotAllowed, UsageError
-from jackfield.mailbox import bind_socket, connect_socket
+from jackfield.mailbox.doorbell import peer_uid_of, short_address
 
 __all__ = ["Client", "ClientConnection", "ControlServer", "perform"]
 
@@ -128,7 +127,7 @@ class ControlServer:
         Raises:
             OSError: the socket can't be bound.
         """
-        listener = bind_socket(self._home.host_sock, mode=0o600)
+        listener = _bind(self._home.host_sock)
         self._server = await asyncio.start_unix_server(self._connected, sock=listener, limit=MAX_LINE)
 
     async def close(self) -> None:
@@ -157,7 +156,7 @@ class ControlServer:
 
     def _peer(self, writer: asyncio.StreamWriter) -> str | None:
         """The OS user at the other end; None when it may not use this host."""
-        uid = peer_uid(writer.get_extra_info("socket"))
+        uid = peer_uid_of(writer.get_extra_info("socket"))
         if uid is not None and uid not in (0, os.geteuid()):
             log.warning("a process of uid %d was refused at the control socket", uid)
             return None
@@ -215,7 +214,9 @@ class ControlServer:
             answer.update(ok=False, error=error_body(problem))
         except Exception as problem:
             log.exception("operation %s failed", op)
-            answer.update(ok=False, error={"code": "JackfieldError", "message": f"{op} failed: {problem!r}", "fix": None})
+            answer.update(
+                ok=False, error={"code": "JackfieldError", "message": f"{op} failed: {problem!r}", "fix": None}
+            )
         with contextlib.suppress(ConnectionError):
             await connection.send(answer)
 
@@ -305,19 +306,30 @@ async def perform(home: Home, op: str, args: dict[str, Any]) -> Any:
 async def _connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            return await asyncio.open_unix_connection(sock=await connect_socket(path), limit=MAX_LINE)
+            with short_address(path) as address:
+                return await asyncio.open_unix_connection(address, limit=MAX_LINE)
     except PermissionError as problem:
         raise NotAllowed(f"the control socket {path} belongs to somebody else") from problem
     except (OSError, TimeoutError) as problem:
         raise NoHost(f"no host answers at {path}", fix="start one with `jackfield up`") from problem
 
 
-def peer_uid(connection: socket.socket) -> int | None:
-    """The uid of the process at the other end of a Unix socket; None where the system can't tell."""
-    if hasattr(socket, "SO_PEERCRED"):
-        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return int(struct.unpack("3i", raw)[1])
-    return None
+def _bind(path: Path) -> socket.socket:
+    """A listening socket at `path`, 0600, in place of a dead host's."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with short_address(path) as address:
+            before = os.umask(0o177)
+            try:
+                listener.bind(address)
+            finally:
+                os.umask(before)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def user_name(uid: int) -> str:

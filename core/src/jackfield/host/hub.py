@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jackfield.clock import Clock
-from jackfield.config import AgentSettings, Configuration, HostSettings, load_agent
+from jackfield.config import AgentSettings, Configuration, HostSettings, agent_digest, load_agent
 from jackfield.config.home import Home
 from jackfield.mailbox import MailboxPool, SessionFolder
 from jackfield.models import AgentGroup, Session
 from jackfield.plugins import PluginRegistry
-from jackfield.store import Store
+from jackfield.store import Store, notes
 
 __all__ = ["Hub"]
 
@@ -64,6 +64,22 @@ class Hub:
             self._agents[group.folder] = known
         return known[1]
 
+    async def changed_by_others(self, group: AgentGroup) -> bool:
+        """Whether `agent.toml` differs from what the CLI wrote or the operator accepted.  The first look accepts."""
+        digest = agent_digest(self.home.groups / group.folder)
+        accepted = await self.store.read(notes.get, _accepted_key(group))
+        if accepted is None:
+            await self.accept_agent_settings(group)
+            return False
+        return accepted != digest
+
+    async def accept_agent_settings(self, group: AgentGroup) -> bool:
+        """Accept the group's `agent.toml` as it is now; whether that changed anything."""
+        digest = agent_digest(self.home.groups / group.folder)
+        known = await self.store.read(notes.get, _accepted_key(group))
+        await self.store.write(notes.set, _accepted_key(group), digest)
+        return known != digest
+
     def trouble(self, what: str) -> None:
         """Count something that went wrong and was survived, so that it is visible."""
         self.troubles[what] = self.troubles.get(what, 0) + 1
@@ -90,3 +106,7 @@ class Hub:
                 task.cancel()
             if pending:
                 await asyncio.wait(pending, timeout=5)
+
+
+def _accepted_key(group: AgentGroup) -> str:
+    return f"agent.toml {group.id}"

@@ -77,7 +77,7 @@ class Intake:
             type_name=type(event).__name__,
             body=body,
             now=self._hub.clock.now(),
-            cursor=(cursor.key, cursor.value) if cursor is not None else None,
+            cursor=cursor,
         )
         reach("host.accept.after_commit")
         if not accepted.duplicate or accepted.state is EventState.RECEIVED:
@@ -90,7 +90,7 @@ class Intake:
 
     async def retake(self) -> None:
         """Take up every event that is stored and not routed yet; at start, and by the sweep."""
-        after: str | None = None
+        after: EventId | None = None
         while True:
             found = await self._hub.store.read(events.unfinished, RETAKE_BATCH, after)
             for stored in found:

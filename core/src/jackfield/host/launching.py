@@ -10,21 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jackfield.api import GroupPlace, Isolation, LaunchSpec, Limits, Runtime, RuntimeHandle, SessionPlace
+from jackfield.api import GroupPlace, Isolation, LaunchSpec, Runtime, RuntimeHandle, SessionPlace
 from jackfield.config import AgentSettings
 from jackfield.errors import ConfigError, JackfieldError, NotFound, PluginBroken, RuntimeFailed
 from jackfield.host.hub import Hub
 from jackfield.host.settings_of import validated
 from jackfield.ids import SessionId
 from jackfield.mailbox import HostBell
-from jackfield.models import AgentGroup, RunnerLimits, RunnerSpec, Session
+from jackfield.models import Address, AgentGroup, RunnerSpec, Session
 from jackfield.store import chats, groups, sessions, wirings
 
 __all__ = ["Launched", "Launcher", "Refused"]
 
 log = logging.getLogger(__name__)
-
-LAUNCH_DEADLINE = 60.0
 
 
 class Refused(JackfieldError):
@@ -61,7 +59,8 @@ class Launcher:
         found = self._runtimes.get(name)
         if found is None:
             kind = self._hub.plugins.runtime_type(name)
-            settings = validated(kind.settings, {}, f"runtime {name}")
+            table = self._hub.configuration.runtimes.get(name, {})
+            settings = validated(kind.settings, table, f"[runtimes.{name}]")
             found = kind.create(_RuntimeContext(self._hub, name), settings)
             self._runtimes[name] = found
         return found
@@ -91,6 +90,8 @@ class Launcher:
         except (ConfigError, NotFound, PluginBroken) as problem:
             raise Refused(f"agent {group.name} can't run: {problem}", fix=problem.fix) from problem
         await self._check_isolation(session, group, agent, runtime)
+        if await self._hub.changed_by_others(group):
+            await self._accept_or_refuse(group, runtime)
         place = self.place_of(session, group)
         folder = self._hub.folder_of(session)
         await asyncio.to_thread(folder.create)
@@ -98,30 +99,26 @@ class Launcher:
         await self._project(session, group)
         spec = self._spec(session, group, agent, runtime, place, epoch)
         await asyncio.to_thread(folder.write_spec, spec)
-        session = await self._hub.store.read(sessions.session, session.id) or session
+        session = replace(session, epoch=epoch)
         bell = make_bell(session, None)
         await bell.open()
         try:
-            async with asyncio.timeout(LAUNCH_DEADLINE):
+            async with asyncio.timeout(self._hub.settings.launch_timeout):
                 image = await runtime.prepare(place.group)
                 handle = await runtime.launch(
                     LaunchSpec(
                         place=place,
                         runner=spec,
                         image=image,
-                        limits=Limits(
-                            memory=agent.limits.memory,
-                            cpus=agent.limits.cpus,
-                            processes=agent.limits.processes,
-                            file_size=agent.limits.file_size,
-                            open_files=agent.limits.open_files,
-                        ),
+                        limits=agent.runtime_limits(),
                         environment=kill_points(),
                     )
                 )
         except TimeoutError as problem:
             await bell.close()
-            raise RuntimeFailed(f"runtime {agent.runtime} took over {LAUNCH_DEADLINE:g} s to start it") from problem
+            raise RuntimeFailed(
+                f"runtime {agent.runtime} took over {self._hub.settings.launch_timeout:g} s to start it"
+            ) from problem
         except BaseException:
             await bell.close()
             raise
@@ -152,17 +149,27 @@ class Launcher:
                 fix=f"use a runtime that isolates, or say `allow_unisolated = true` in groups/{group.folder}/agent.toml",
             )
 
+    async def _accept_or_refuse(self, group: AgentGroup, runtime: Runtime) -> None:
+        """A changed `agent.toml` is the operator's where no agent can write it; else they must say so (architecture 6)."""
+        if (await runtime.check()).isolation is Isolation.NONE:
+            raise Refused(
+                f"groups/{group.folder}/agent.toml was changed, and an agent that is not isolated could have done it",
+                fix=f"look at it, then `jackfield group accept {group.folder}`",
+            )
+        await self._hub.accept_agent_settings(group)
+
     async def _project(self, session: Session, group: AgentGroup) -> None:
         """Show the runner whom its agent may address, and where it is."""
         known = await self._hub.store.read(wirings.destinations, group.id)
-        routing = None
-        if session.messaging_group_id is not None:
-            chat = await self._hub.store.read(chats.messaging_group, session.messaging_group_id)
-            if chat is not None:
-                routing = chat.address
-                if session.thread_id is not None:
-                    routing = replace(routing, thread_id=session.thread_id)
+        routing = await self.routing_of(session)
         await self._hub.mailboxes.run(self._hub.folder_of(session), lambda box: box.project(known, routing))
+
+    async def routing_of(self, session: Session) -> Address | None:
+        """Where the session's words go when nothing else says so; None when it belongs to no chat."""
+        if session.messaging_group_id is None:
+            return None
+        chat = await self._hub.store.read(chats.messaging_group, session.messaging_group_id)
+        return replace(chat.address, thread_id=session.thread_id) if chat is not None else None
 
     def _spec(
         self,
@@ -188,12 +195,7 @@ class Launcher:
             packs=tuple(agent.packs),
             provider_settings={key: json.dumps(value) for key, value in provider.items()},
             tool_settings={key: json.dumps(value) for key, value in agent.tool_settings.items()},
-            limits=RunnerLimits(
-                messages_per_prompt=agent.limits.messages_per_prompt,
-                idle_exit=host.idle_exit,
-                turn_seconds=agent.limits.turn_seconds,
-                tool_seconds=agent.limits.tool_seconds,
-            ),
+            limits=agent.runner_limits(host),
             timezone=agent.timezone or host.timezone,
             unwrapped=agent.unwrapped,
         )

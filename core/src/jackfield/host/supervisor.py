@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -18,9 +17,9 @@ from dataclasses import dataclass, field
 from jackfield.api import Runtime, RuntimeHandle
 from jackfield.clock import UnixMs
 from jackfield.errors import JackfieldError, MailboxError, RecoveryNeeded
+from jackfield.host import stuck
 from jackfield.host.hub import Hub
 from jackfield.host.launching import Launcher, Refused
-from jackfield.host.stuck import StuckFacts, StuckVerdict, decide_stuck
 from jackfield.ids import AgentGroupId, SessionId
 from jackfield.mailbox import HostBell, SessionFolder
 from jackfield.models import Session
@@ -81,15 +80,17 @@ class Supervisor:
         launcher: Launcher,
         *,
         on_ring: Callable[[SessionId], None],
+        before_launch: Callable[[Session], Awaitable[None]],
         on_ended: Callable[[Runner, int], Awaitable[bool]],
         on_cannot_start: Callable[[Session, str], Awaitable[None]],
         nudge: Callable[[], None],
     ) -> None:
-        """`on_ended` collects what a runner left and tells whether there is work for another one;
-        `on_cannot_start` tells the people."""
+        """`before_launch` settles what an earlier runner left; `on_ended` collects what a
+        runner left and tells whether there is work for another one; `on_cannot_start` tells the people."""
         self._hub = hub
         self._launcher = launcher
         self._on_ring = on_ring
+        self._before_launch = before_launch
         self._on_ended = on_ended
         self._on_cannot_start = on_cannot_start
         self._nudge = nudge
@@ -109,7 +110,7 @@ class Supervisor:
 
     @property
     def cap(self) -> int:
-        return self._hub.settings.max_runners or max(4, 2 * (os.cpu_count() or 1))
+        return self._hub.settings.runner_cap
 
     @property
     def runners(self) -> dict[SessionId, Runner]:
@@ -171,6 +172,16 @@ class Supervisor:
 
     def release(self, session_id: SessionId) -> None:
         self._held.discard(session_id)
+
+    def idle(self, session_id: SessionId) -> None:
+        """The session's runner has nothing in its hands; others may be waiting for its place."""
+        if self._wanted:
+            self._fill()
+
+    def forgive(self) -> None:
+        """Forget failed starts: something was changed."""
+        self._failing.clear()
+        self._fill()
 
     def soonest(self) -> float | None:
         """The monotonic moment at which a backed-off start may be tried again."""
@@ -266,6 +277,7 @@ class Supervisor:
             if session.parked_until is not None and session.parked_until > now:
                 return  # the timer wakes it
             try:
+                await self._before_launch(session)
                 launched = await self._launcher.launch(session, self._make_bell)
             except Refused as problem:
                 # Nothing that trying again would change: tell, and wait for the next message or a reload.
@@ -397,17 +409,18 @@ class Supervisor:
     async def _look_at(self, runner: Runner) -> None:
         settings = self._hub.settings
         state, claims = await self._hub.mailboxes.run(runner.folder, lambda box: (box.read_state(), box.claims()))
-        verdict = decide_stuck(
-            StuckFacts(
-                now=self._hub.clock.now(),
+        verdict = stuck.judge(
+            stuck.Observed(
+                epoch=runner.epoch,
                 started_at=runner.started_at,
                 heartbeat_at=runner.folder.heartbeat_at(),
-                claims=tuple(ack.at for ack in claims if ack.epoch == runner.epoch),
                 state=state,
+                claims=claims,
+                silent_ceiling=settings.silent_ceiling,
+                stuck_claim=settings.stuck_claim,
             ),
-            stuck_claim=settings.stuck_claim,
-            silent_ceiling=settings.silent_ceiling,
+            self._hub.clock.now(),
         )
-        if verdict is not StuckVerdict.OK:
-            self._hub.trouble(f"runner {verdict}")
-            await self.kill(runner.session.id, str(verdict))
+        if verdict is not None:
+            self._hub.trouble(f"runner {type(verdict).__name__}")
+            await self.kill(runner.session.id, f"no sign of life for {verdict.seconds:.0f} s")

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar
 
 from jackfield.errors import NoHost, NotFound, UsageError
 from jackfield.host.hub import Hub
-from jackfield.ids import AgentGroupId, SessionId
-from jackfield.models import Address, AgentGroup, MessagingGroup, Session
+from jackfield.ids import AgentGroupId, MessagingGroupId, SessionId
+from jackfield.models import Address, AgentGroup, InboundRow, MessagingGroup, Session
 from jackfield.store import chats, groups, sessions
 
 __all__ = ["OPERATIONS", "Args", "Live", "ServiceContext", "operation", "suggest"]
@@ -43,6 +43,14 @@ class Live(Protocol):
         """Show the group's destinations to its live runners."""
         ...
 
+    async def enqueue(self, session: Session, row: InboundRow) -> None:
+        """Put a row into the session's inbox and the ledger, and wake it."""
+        ...
+
+    def routing(self) -> bool:
+        """Whether accepted events still wait to be routed."""
+        ...
+
     def answer_address(self, session: Session, chat: MessagingGroup | None) -> Address | None: ...
 
 
@@ -73,17 +81,18 @@ class ServiceContext:
         if len(named) == 1:
             return named[0]
         raise NotFound(
-            f"there is no agent group {name!r}", fix=suggest(name, [group.folder for group in found], "jackfield group list")
+            f"there is no agent group {name!r}",
+            fix=suggest(name, [group.folder for group in found], "jackfield group list"),
         )
 
     async def chat(self, text: str) -> MessagingGroup | None:
         """A chat by id or by address text; None when no such chat was seen yet."""
         if text.lower().startswith("mg_"):
-            return await self.hub.store.read(chats.messaging_group, text.lower())
+            return await self.hub.store.read(chats.messaging_group, MessagingGroupId(text.lower()))
         return await self.hub.store.read(chats.messaging_group_at, Address.parse(text).chat)
 
     async def session(self, session_id: str) -> Session:
-        found = await self.hub.store.read(sessions.session, session_id.lower())
+        found = await self.hub.store.read(sessions.session, SessionId(session_id.lower()))
         if found is None:
             raise NotFound(f"there is no session {session_id!r}", fix="see `jackfield session list`")
         return found

@@ -111,7 +111,9 @@ async def group_show(context: ServiceContext, args: Args) -> dict[str, Any]:
     def related(db: sqlite3.Connection) -> dict[str, Any]:
         wired = wirings.wirings_of_group(db, group.id)
         return {
-            "wirings": [wiring_json(wiring, chats.messaging_group(db, wiring.messaging_group_id), group) for wiring in wired],
+            "wirings": [
+                wiring_json(wiring, chats.messaging_group(db, wiring.messaging_group_id), group) for wiring in wired
+            ],
             "destinations": [destination_json(item) for item in wirings.destinations(db, group.id)],
             "members": [member.user_id for member in people.members(db, group.id)],
             "sessions": len(sessions.sessions(db, agent_group_id=group.id, status=SessionStatus.ACTIVE)),
@@ -143,7 +145,9 @@ async def group_remove(context: ServiceContext, args: Args) -> dict[str, Any]:
     own_chat = _local_chat(group.folder)
 
     def look(db: sqlite3.Connection) -> list[str]:
-        wired = (chats.messaging_group(db, wiring.messaging_group_id) for wiring in wirings.wirings_of_group(db, group.id))
+        wired = (
+            chats.messaging_group(db, wiring.messaging_group_id) for wiring in wirings.wirings_of_group(db, group.id)
+        )
         return [str(chat.address) for chat in wired if chat is not None and chat.address != own_chat]
 
     wired = await context.hub.store.read(look)
@@ -152,7 +156,7 @@ async def group_remove(context: ServiceContext, args: Args) -> dict[str, Any]:
     for session in await context.hub.store.read(sessions.sessions, agent_group_id=group.id):
         if context.live is not None:
             await context.live.stop_runner(session.id, "its agent group was removed")
-    await context.hub.store.write(groups.remove_agent_group, group.id)
+    await context.hub.store.write(groups.remove_agent_group, group.id, context.hub.clock.now())
     return {"removed": group.folder, "folder": str(context.hub.home.groups / group.folder)}
 
 
@@ -171,7 +175,13 @@ async def channel_list(context: ServiceContext, args: Args) -> list[dict[str, An
     for name, section in context.hub.configuration.channels.items():
         state = states.get(name, {"state": "stopped", "detail": ""})
         out.append(
-            {"name": name, "type": section.type, "enabled": section.enabled, "state": state["state"], "detail": state["detail"]}
+            {
+                "name": name,
+                "type": section.type,
+                "enabled": section.enabled,
+                "state": state["state"],
+                "detail": state["detail"],
+            }
         )
     return out
 
@@ -317,5 +327,3 @@ async def wire_remove(context: ServiceContext, args: Args) -> dict[str, Any]:
     if context.live is not None:
         await context.live.project(group.id)
     return {"removed": removed}
-
-

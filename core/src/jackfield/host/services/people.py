@@ -86,7 +86,7 @@ async def member_add(context: ServiceContext, args: Args) -> dict[str, Any]:
 
     def add(db: sqlite3.Connection) -> bool:
         people.ensure_user(db, user, user.partition(":")[0], args.optional_text("name"), now)
-        if people.is_member(db, user, group.id):
+        if people.is_member(db, group.id, user):
             return False
         people.add_member(db, member)
         return True
@@ -99,9 +99,9 @@ async def member_remove(context: ServiceContext, args: Args) -> dict[str, Any]:
     user, group = _user(args), await context.group(args.text("group"))
 
     def remove(db: sqlite3.Connection) -> None:
-        if not people.is_member(db, user, group.id):
+        if not people.is_member(db, group.id, user):
             raise NotFound(f"{user} is no member of {group.folder}", fix=f"see `jackfield member list {group.folder}`")
-        people.remove_member(db, user, group.id)
+        people.remove_member(db, group.id, user)
 
     await context.hub.store.write(remove)
     return {"removed": user, "group": group.folder}

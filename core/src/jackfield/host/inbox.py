@@ -1,0 +1,221 @@
+"""Writing into a session's inbox: messages with their files, notices, responses, retries.
+
+A mailbox that is blocked by its runner is freed by stopping that runner; a damaged one is set aside, and what was still
+open in the ledger is put into a fresh one (architecture 6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from jackfield.api import OpensAttachments
+from jackfield.errors import (
+    ChannelError,
+    MailboxBlocked,
+    MailboxDamaged,
+    MalformedData,
+    NotFound,
+    UnsafePath,
+)
+from jackfield.host.channels import ChannelDirectory
+from jackfield.host.hub import Hub
+from jackfield.host.spool import SPOOL_TOKEN, Spool
+from jackfield.ids import InboundId, SessionId, new_id
+from jackfield.mailbox import HostMailbox, SessionFolder, file_name
+from jackfield.models import (
+    Address,
+    Attachment,
+    ChatContent,
+    InboundKind,
+    InboundRow,
+    InboundState,
+    MessageReceived,
+    NoticeContent,
+    Response,
+    Session,
+    StoredFile,
+)
+from jackfield.store import inbound, sessions
+
+__all__ = ["Inbox"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FETCH_SECONDS = 60.0
+"""For each attachment (messaging.md, decisions)."""
+BLOCKED_TRIES = 3
+
+
+class Inbox:
+    def __init__(
+        self,
+        hub: Hub,
+        channels: ChannelDirectory,
+        spool: Spool,
+        *,
+        wake: Callable[[Session], None],
+        unblock: Callable[[Session], Awaitable[None]],
+        on_damaged: Callable[[Session, str], Awaitable[None]],
+    ) -> None:
+        """`unblock` stops the runner that holds the lock; `on_damaged` puts open messages into the fresh mailbox."""
+        self._hub = hub
+        self._channels = channels
+        self._spool = spool
+        self._wake = wake
+        self._unblock = unblock
+        self._on_damaged = on_damaged
+        self._made: set[SessionId] = set()
+
+    async def deliver(self, session: Session, row: InboundRow, event: MessageReceived) -> None:
+        """Put a message with its attachments into the inbox, once: a repeated one changes nothing but may wake.
+
+        Raises:
+            MailboxError: it can't be written now.
+        """
+        if event.attachments:
+            files = await self._fetch_all(session, row.id, event)
+            assert isinstance(row.content, ChatContent)
+            row = replace(row, content=replace(row.content, files=files))
+        await self.use(session, lambda box: box.enqueue([row]))
+
+    async def notify(
+        self,
+        session: Session,
+        text: str,
+        *,
+        subject: str = "",
+        wake: bool = False,
+        origin: Address | None = None,
+        row_id: str | None = None,
+    ) -> None:
+        """A notice from the host to the agent; with a `row_id` it is given at most once."""
+        now = self._hub.clock.now()
+        row = InboundRow(
+            id=InboundId(row_id or new_id("in")),
+            kind=InboundKind.NOTICE,
+            content=NoticeContent(text=text, subject=subject),
+            at=now,
+            origin=origin,
+            trigger=wake,
+        )
+        await self.use(session, lambda box: box.enqueue([row]))
+        await self._hub.store.write(
+            inbound.record,
+            id=row.id,
+            event_id=None,
+            wiring_id=None,
+            session_id=session.id,
+            state=InboundState.QUEUED if wake else InboundState.CONTEXT,
+            preview=text[:200],
+            now=now,
+        )
+        if wake:
+            self._wake(session)
+
+    async def respond(self, session_id: SessionId, response: Response) -> bool:
+        """Answer a runner's action or question.  False when it has its answer already.
+
+        Raises:
+            NotFound: no such session.
+        """
+        session = await self._hub.store.read(sessions.session, session_id)
+        if session is None:
+            raise NotFound(f"session {session_id} does not exist any more")
+        return await self.use(session, lambda box: box.respond(response))
+
+    async def use(self, session: Session, work: Callable[[HostMailbox], T]) -> T:
+        """Run `work` on the session's mailbox, making, freeing or replacing it as needed."""
+        folder = self._hub.folder_of(session)
+        if session.id not in self._made:
+            await asyncio.to_thread(folder.create)
+            self._made.add(session.id)
+        for attempt in range(1, BLOCKED_TRIES + 1):
+            try:
+                return await self._hub.mailboxes.run(folder, work)
+            except MailboxBlocked:
+                if attempt == BLOCKED_TRIES:
+                    raise
+                log.warning("the mailbox of session %s is blocked; its runner is stopped", session.id)
+                self._hub.trouble("mailbox_blocked")
+                await self._unblock(session)
+            except MailboxDamaged as problem:
+                if attempt == BLOCKED_TRIES:
+                    raise
+                await self._replace(session, folder, problem)
+        raise AssertionError("unreachable")
+
+    async def _replace(self, session: Session, folder: SessionFolder, problem: MailboxDamaged) -> None:
+        self._hub.trouble("mailbox_damaged")
+        await self._unblock(session)
+        await self._hub.mailboxes.forget(folder)
+        aside = await asyncio.to_thread(folder.set_aside, str(problem))
+        log.error("the mailbox of session %s is damaged and was set aside in %s: %s", session.id, aside, problem)
+        await self._on_damaged(session, str(problem))
+
+    # ---- attachments
+
+    async def _fetch_all(self, session: Session, row_id: str, event: MessageReceived) -> tuple[StoredFile, ...]:
+        folder = self._hub.folder_of(session)
+        if session.id not in self._made:
+            await asyncio.to_thread(folder.create)
+            self._made.add(session.id)
+        names: Sequence[str] = _distinct([file_name(item.name, f"{item.kind}") for item in event.attachments])
+        fetched = []
+        for attachment, name in zip(event.attachments, names, strict=True):
+            fetched.append(await self._fetch(folder, row_id, event, attachment, name))
+        return tuple(fetched)
+
+    async def _fetch(
+        self, folder: SessionFolder, row_id: str, event: MessageReceived, attachment: Attachment, name: str
+    ) -> StoredFile:
+        """One file into `inbox/<row id>/`; one that can't be had stays in the message with its reason."""
+        limit = self._hub.settings.file_limit
+        kept = StoredFile(name=name, kind=attachment.kind, mime=attachment.mime, size=attachment.size)
+        if attachment.size is not None and attachment.size > limit:
+            return replace(kept, problem=f"larger than {limit:,} bytes")
+        try:
+            async with asyncio.timeout(FETCH_SECONDS):
+                data = await self._bytes_of(event, attachment, limit)
+            path = await asyncio.to_thread(folder.store_inbox, row_id, name, data, limit)
+        except TimeoutError:
+            return replace(kept, problem=f"it could not be fetched within {FETCH_SECONDS:g} s")
+        except (ChannelError, UnsafePath, MalformedData, OSError) as problem:
+            log.info("attachment %s of %s could not be fetched: %s", attachment.id, row_id, problem)
+            return replace(kept, problem=str(problem)[:200])
+        return replace(kept, path=path, size=len(data))
+
+    async def _bytes_of(self, event: MessageReceived, attachment: Attachment, limit: int) -> bytes:
+        if attachment.token is not None and attachment.token.startswith(SPOOL_TOKEN):
+            return await asyncio.to_thread(self._spool.read, attachment.token)
+        instance = self._channels.instance(event.address.channel_type, event.address.instance)
+        channel = instance.channel if instance is not None else None
+        if not isinstance(channel, OpensAttachments):
+            raise MalformedData("this channel can't fetch files")
+        data = bytearray()
+        async with channel.open_attachment(attachment) as chunks:
+            async for chunk in chunks:
+                data += chunk
+                if len(data) > limit:
+                    raise MalformedData(f"larger than {limit:,} bytes")
+        return bytes(data)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The names, with `-2`, `-3` before the ending where one comes again."""
+    seen: set[str] = set()
+    out = []
+    for name in names:
+        stem, dot, ending = name.rpartition(".")
+        candidate, number = name, 1
+        while candidate.casefold() in seen:
+            number += 1
+            candidate = f"{stem}-{number}.{ending}" if dot and stem else f"{name}-{number}"
+        seen.add(candidate.casefold())
+        out.append(candidate)
+    return out

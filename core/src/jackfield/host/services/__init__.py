@@ -1,0 +1,8 @@
+"""The operations of the control socket.  Importing this package registers them all."""
+
+from __future__ import annotations
+
+from jackfield.host.services import conversations, entities, people, status
+from jackfield.host.services.context import OPERATIONS, Args, Live, ServiceContext
+
+__all__ = ["OPERATIONS", "Args", "Live", "ServiceContext", "conversations", "entities", "people", "status"]

@@ -1,0 +1,56 @@
+"""Operations on the host itself: status, reload, stop."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import Any
+
+from jackfield import __version__
+from jackfield.host.services.context import Args, ServiceContext, operation
+from jackfield.store import deliveries, inbound
+
+__all__: list[str] = []
+
+
+@operation("status")
+async def status(context: ServiceContext, args: Args) -> dict[str, Any]:
+    """The host at a glance.  `running` is False when the command looked into the store itself."""
+
+    def counts(db: sqlite3.Connection) -> dict[str, Any]:
+        return {"messages": inbound.counts(db), "deliveries": deliveries.counts(db)}
+
+    ledger = await context.hub.store.read(counts)
+    live = context.live.report() if context.live is not None else {}
+    return {
+        "running": context.live is not None,
+        "version": __version__,
+        "pid": os.getpid() if context.live is not None else None,
+        "home": str(context.hub.home.root),
+        "install": context.hub.install_id,
+        **live,
+        "ledger": ledger,
+        "problems": [str(problem) for problem in context.hub.configuration.problems],
+        "plugins": [
+            {
+                "name": info.name,
+                "kind": info.kind,
+                "state": info.state,
+                "reason": info.broken.reason if info.broken else None,
+            }
+            for info in context.hub.plugins.listing()
+        ],
+        "troubles": dict(context.hub.troubles),
+    }
+
+
+@operation("host.reload")
+async def reload(context: ServiceContext, args: Args) -> dict[str, Any]:
+    """Read the configuration again, as a whole; an invalid one is refused and the old one stays."""
+    return await context.running.reload()
+
+
+@operation("host.stop")
+async def stop(context: ServiceContext, args: Args) -> dict[str, Any]:
+    context.running.request_stop()
+    return {"stopping": True, "pid": os.getpid()}

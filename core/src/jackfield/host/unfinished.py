@@ -1,0 +1,151 @@
+"""Work that was begun and not ended: claims of dead runners, retries that are due, mailboxes that were replaced.
+
+Everything here starts from the ledger, so that it works the same after a runner's crash and after the host's.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from jackfield.clock import UnixMs
+from jackfield.errors import JackfieldError, MailboxError
+from jackfield.host import retry
+from jackfield.host.hub import Hub
+from jackfield.host.inbox import Inbox
+from jackfield.ids import SessionId
+from jackfield.models import InboundEntry, InboundState, Session
+from jackfield.store import events, inbound, sessions
+
+__all__ = ["Unfinished"]
+
+log = logging.getLogger(__name__)
+
+DUE_BATCH = 200
+
+
+class Unfinished:
+    def __init__(
+        self,
+        hub: Hub,
+        inbox: Inbox,
+        *,
+        wake: Callable[[Session], None],
+        tell: Callable[[Session, str], Awaitable[None]],
+        retake: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._hub = hub
+        self._inbox = inbox
+        self._wake = wake
+        self._tell = tell
+        self._retake = retake
+
+    async def release_claims(self, session: Session) -> bool:
+        """After a runner's end, its rows collected: what it still held gets another try, or fails for good (C088).
+
+        Returns whether something in the session can be worked on now.
+        """
+        now = self._hub.clock.now()
+
+        def release(db: sqlite3.Connection) -> tuple[bool, list[str]]:
+            told: list[str] = []
+            ready = False
+            for entry in inbound.open_entries(db, session.id):
+                if entry.state is InboundState.QUEUED:
+                    ready = True
+                if entry.state is not InboundState.CLAIMED:
+                    continue
+                match retry.after_crash(entry.attempts, now):
+                    case retry.RetryAt(at=at, reason=reason):
+                        inbound.set_state(db, entry.id, InboundState.RETRYING, now, next_try_at=at, reason=reason)
+                    case retry.Fail(reason=reason, tell=tell):
+                        inbound.set_state(db, entry.id, InboundState.FAILED, now, reason=reason)
+                        told.append(tell)
+            return ready, told
+
+        open_entries = await self._hub.store.read(inbound.open_entries, session.id)
+        if not open_entries:
+            return False
+        ready, told = await self._hub.store.write(release)
+        if told:
+            await self._tell(session, told[0])
+        return ready
+
+    async def due(self) -> None:
+        """Give every message whose next try has come to its session again."""
+        now = self._hub.clock.now()
+        for entry in await self._hub.store.read(inbound.due_entries, now, DUE_BATCH):
+            try:
+                await self._again(entry, now)
+            except (MailboxError, JackfieldError) as problem:
+                self._hub.trouble("retry")
+                log.warning("message %s could not be handed out again, next try in a minute: %s", entry.id, problem)
+                later = UnixMs(now + 60_000)
+                await self._hub.store.write(
+                    inbound.set_state, entry.id, entry.state, now, next_try_at=later, reason=entry.reason
+                )
+        await self._hub.store.write(sessions.unpark_due, now)
+
+    async def _again(self, entry: InboundEntry, now: UnixMs) -> None:
+        session = await self._hub.store.read(sessions.session, entry.session_id)
+        if session is None:
+            await self._hub.store.write(
+                inbound.set_state, entry.id, InboundState.DROPPED, now, reason="its session is gone"
+            )
+            return
+        attempt = entry.attempts + 1
+        known = await self._inbox.use(session, lambda box: box.retry(entry.id, attempt, now))
+        if not known:
+            await self._enqueue_again(entry)
+
+        def queue(db: sqlite3.Connection) -> None:
+            if session.parked_until is not None and session.parked_until <= now:
+                sessions.unpark(db, session.id)
+            inbound.set_state(db, entry.id, InboundState.QUEUED, now)
+
+        await self._hub.store.write(queue)
+        self._wake(session)
+
+    async def _enqueue_again(self, entry: InboundEntry) -> None:
+        """The row is not in the mailbox (it was replaced): have its event routed again."""
+        if entry.event_id is None:
+            raise JackfieldError(f"message {entry.id} has no event to be made from again")
+        await self._hub.store.write(events.reopen, entry.event_id)
+        await self._retake()
+
+    async def refill(self, session: Session, reason: str) -> None:
+        """The session has a fresh mailbox: put every message that is still open into it again."""
+        now = self._hub.clock.now()
+
+        def reopen(db: sqlite3.Connection) -> int:
+            lost = 0
+            sessions.reset_cursors(db, session.id)
+            for entry in inbound.open_entries(db, session.id):
+                if entry.event_id is None:
+                    inbound.set_state(db, entry.id, InboundState.FAILED, now, reason="mailbox damaged")
+                    lost += 1
+                else:
+                    inbound.set_state(db, entry.id, InboundState.QUEUED, now)
+                    events.reopen(db, entry.event_id)
+            return lost
+
+        lost = await self._hub.store.write(reopen)
+        if lost:
+            log.error("%d messages of session %s went with its damaged mailbox", lost, session.id)
+        await self._inbox.notify(
+            session,
+            "The files of this conversation were damaged and had to be set aside; earlier messages can't be looked up.",
+            subject="mailbox",
+        )
+        self._hub.spawn(self._retake(), f"refill {session.id}")
+
+    async def sessions_with_work(self) -> list[Session]:
+        """Active sessions that have an open message: what a new host begins with."""
+
+        def look(db: sqlite3.Connection) -> list[Session]:
+            found = (sessions.session(db, SessionId(session_id)) for session_id in inbound.sessions_with_open(db))
+            return [session for session in found if session is not None]
+
+        return await self._hub.store.read(look)
