@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from jackfield.host.hub import Hub
 from jackfield.host.settings_of import validated
 from jackfield.ids import SessionId
 from jackfield.mailbox import HostBell
-from jackfield.models import Address, AgentGroup, RunnerSpec, Session
+from jackfield.models import Address, AgentGroup, Destination, RunnerSpec, Session
 from jackfield.store import chats, groups, sessions, wirings
 
 __all__ = ["Launched", "Launcher", "Refused"]
@@ -146,11 +146,11 @@ class Launcher:
         if not local:
             raise Refused(
                 f"agent {group.name} is {health.isolation}, and {chat.address.channel_type} lets others write to it",
-                fix=f"use a runtime that isolates, or say `allow_unisolated = true` in groups/{group.folder}/agent.toml",
+                fix=f"use a runtime that isolates, or set `allow_unisolated = true` for group {group.folder}",
             )
 
     async def _accept_or_refuse(self, group: AgentGroup, runtime: Runtime) -> None:
-        """A changed `agent.toml` is the operator's where no agent can write it; else they must say so (architecture 6)."""
+        """A changed `agent.toml` is the operator's where no agent can write it; else they must say so."""
         if (await runtime.check()).isolation is Isolation.NONE:
             raise Refused(
                 f"groups/{group.folder}/agent.toml was changed, and an agent that is not isolated could have done it",
@@ -160,7 +160,10 @@ class Launcher:
 
     async def _project(self, session: Session, group: AgentGroup) -> None:
         """Show the runner whom its agent may address, and where it is."""
-        known = await self._hub.store.read(wirings.destinations, group.id)
+        await self.show_destinations(session, await self._hub.store.read(wirings.destinations, group.id))
+
+    async def show_destinations(self, session: Session, known: Sequence[Destination]) -> None:
+        """Write the group's destinations into the session's inbox, for its runner to read."""
         routing = await self.routing_of(session)
         await self._hub.mailboxes.run(self._hub.folder_of(session), lambda box: box.project(known, routing))
 

@@ -362,8 +362,7 @@ class LiveHost:
         known = await self.hub.store.read(wirings.destinations, group_id)
         for runner in list(self.supervisor.runners.values()):
             if runner.group_id == group_id:
-                routing = await self.launcher.routing_of(runner.session)
-                await self.hub.mailboxes.run(runner.folder, lambda box: box.project(known, routing))
+                await self.launcher.show_destinations(runner.session, known)
                 runner.bell.ring()
 
     async def _sweep(self) -> None:

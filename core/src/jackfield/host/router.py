@@ -108,7 +108,7 @@ class Router:
         say: Callable[..., Awaitable[None]],
         wake: Callable[[Session, Address | None], None],
     ) -> None:
-        """`on_text_answer` tells whether a text was the answer to an open question; `say` sends the host's own words."""
+        """`on_text_answer` tells whether a text answered an open question; `say` sends the host's own words."""
         self._hub = hub
         self._channels = channels
         self._inbox = inbox

@@ -1,8 +1,8 @@
 """The due-timer: one timer that sleeps until the next due moment (architecture, section 10).
 
-Everything that waits in the store (retries, expiries, parked sessions) is one ordered question to it; what waits only in
-memory (a launch that backs off, the stuck check of a live runner) is asked of `soonest`.  A sweep every 60 s is the
-safety net: for a nudge that was missed and for a wall clock that jumped.
+Everything that waits in the store (retries, expiries, parked sessions) is one ordered question to it; what waits only
+in memory (a launch that backs off) is asked of `soonest`.  A sweep every 60 s is the safety net: for a nudge that was
+missed and for a wall clock that jumped.
 """
 
 from __future__ import annotations

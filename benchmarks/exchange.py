@@ -1,0 +1,167 @@
+"""A whole exchange for benchmarks: a real host with real runners, and a channel inside this process that writes and counts.
+
+The channel is registered as any plugin's would be, by a distribution that is made on the fly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from jackfield.api import Capabilities, Channel, ChannelContext, ChannelInfo, ChannelType, Health, SendResult, hookimpl
+from jackfield.clock import SystemClock
+from jackfield.config.home import Home
+from jackfield.host.application import running_host
+from jackfield.host.live import LiveHost
+from jackfield.models import Address, Addressed, MessageReceived, MessageRef, OutMessage, Person, Trust
+from jackfield.testing.distributions import make_distribution
+
+from benchmarks.bare import refuse_tmpfs
+
+__all__ = ["BENCH", "Bench", "exchange", "make_home", "rss_mb"]
+
+CLOCK = SystemClock()
+MODULE = """
+from jackfield.api import hookimpl
+
+@hookimpl
+def register_channels():
+    from benchmarks.exchange import BENCH
+    return [BENCH.kind()]
+"""
+
+
+class Bench:
+    """The channel: `write` accepts a message and returns when its answer was handed to `send`."""
+
+    def __init__(self) -> None:
+        self.context: ChannelContext | None = None
+        self.answers: dict[str, asyncio.Queue[float]] = {}
+        self.sent = 0
+
+    def kind(self) -> ChannelType:
+        info = ChannelInfo(type="bench", title="Benchmark", local=True)
+        return ChannelType(info=info, create=lambda instance, settings: _Channel(self))
+
+    async def accept(self, chat: str, text: str) -> None:
+        assert self.context is not None
+        address = Address("bench", "bench", chat)
+        key = os.urandom(8).hex()
+        await self.context.accept(
+            MessageReceived(
+                address=address,
+                dedupe_key=key,
+                occurred_at=CLOCK.now(),
+                ref=MessageRef(address, (key,)),
+                sender=Person("bench", trust=Trust.OPERATOR),
+                text=text,
+                addressed=Addressed.DM,
+            )
+        )
+
+    async def round_trip(self, chat: str, text: str) -> float:
+        """Seconds from the call of accept to the call of send."""
+        queue = self.answers.setdefault(chat, asyncio.Queue())
+        began = time.perf_counter()
+        await self.accept(chat, text)
+        async with asyncio.timeout(60):
+            return await queue.get() - began
+
+
+class _Channel:
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    async def start(self, context: ChannelContext) -> None:
+        self._bench.context = context
+
+    async def stop(self) -> None:
+        self._bench.context = None
+
+    async def check(self) -> Health:
+        return Health(ok=True)
+
+    def capabilities(self, address: Address | None = None) -> Capabilities:
+        return Capabilities(idempotent_send=True)
+
+    async def send(self, address: Address, message: OutMessage, *, idempotency_key: str) -> SendResult:
+        now = time.perf_counter()
+        self._bench.sent += 1
+        queue = self._bench.answers.get(address.platform_id)
+        if queue is not None:
+            queue.put_nowait(now)
+        return SendResult(ids=(idempotency_key,))
+
+
+BENCH = Bench()
+_: type[Channel] = _Channel
+__all__ += ["hookimpl"]
+
+
+def make_home(root: Path, *, max_runners: int, idle_exit: float = 600.0, extra: str = "") -> Home:
+    """A home with the group `bench`, answered by the mock provider, and the channel of this module."""
+    home = Home.find(str(root / "home"))
+    environment = dict(os.environ, JACKFIELD_HOME=str(home.root))
+    subprocess.run(
+        [sys.executable, "-m", "jackfield.cli", "init", "--name", "bench", "--provider", "mock"],
+        check=True, env=environment, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    toml = home.jackfield_toml.read_text(encoding="utf-8")
+    head = f"\nmax_runners = {max_runners}\nidle_exit = {idle_exit}\n"
+    toml = toml.replace("[host]", "[host]" + head, 1) if "\n[host]" in toml else f"[host]{head}\n{toml}"
+    home.jackfield_toml.write_text(f'{toml}\n[channels.bench]\ntype = "bench"\n{extra}', encoding="utf-8")
+    return home
+
+
+@contextlib.asynccontextmanager
+async def exchange(*, max_runners: int = 4, idle_exit: float = 600.0) -> AsyncIterator[tuple[LiveHost, Bench, Path]]:
+    """A running exchange below `BENCH_FOLDER` (default: benchmarks/out), removed afterwards."""
+    base = Path(os.environ.get("BENCH_FOLDER", Path(__file__).parent / "out"))
+    base.mkdir(parents=True, exist_ok=True)
+    refuse_tmpfs(base)
+    root = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
+    site = root / "site"
+    make_distribution(
+        site, "jackfield-bench", "0.1.0",
+        {"jackfield.channels": {"bench": "jackfield_bench_channel"}}, {"jackfield_bench_channel.py": MODULE},
+    )  # fmt: skip
+    sys.path.insert(0, str(site))
+    try:
+        home = make_home(root, max_runners=max_runners, idle_exit=idle_exit)
+        async with running_host(home) as live:
+            yield live, BENCH, root
+    finally:
+        sys.path.remove(str(site))
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def rss_mb(pid: int | str = "self") -> float:
+    """Resident memory of a process in MB."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def change_counter(database: Path) -> int:
+    """How often a rollback-journal database was changed: bytes 24 to 27 of its header."""
+    with database.open("rb") as file:
+        file.seek(24)
+        return int.from_bytes(file.read(4), "big")
+
+
+async def wire(live: LiveHost, chat: str, group: str = "bench") -> None:
+    """Wire a chat of the benchmark's channel to a group."""
+    from jackfield.host.services import OPERATIONS, Args, ServiceContext
+
+    args: dict[str, Any] = {"chat": f"bench:bench:{chat}", "group": group, "engage": "always", "policy": "public"}
+    await OPERATIONS["wire.add"](ServiceContext(live.hub, live), Args(args))
