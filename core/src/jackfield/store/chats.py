@@ -10,6 +10,7 @@ from jackfield.errors import Conflict, NotFound
 from jackfield.ids import MessagingGroupId, new_id
 from jackfield.models import Address, MessagingGroup, UnknownSenderPolicy
 from jackfield.store import deliveries
+from jackfield.store.text import storable
 
 __all__ = [
     "deny_chat",
@@ -60,7 +61,7 @@ def ensure_messaging_group(
             "ON CONFLICT (channel_type, instance, platform_id) DO UPDATE SET "
             "name = coalesce(excluded.name, name), is_group = max(excluded.is_group, is_group) "
             f"RETURNING {_COLUMNS}",
-            (new_id("mg", now), *at, name, int(is_group), policy.value, now),
+            (new_id("mg", now), *at, storable(name), int(is_group), policy.value, now),
         ).fetchone()
     return _chat(row)
 
@@ -103,7 +104,7 @@ def rename_chat(db: sqlite3.Connection, id: MessagingGroupId, name: str | None) 
     Raises:
         NotFound: no such chat.
     """
-    return _changed(db, id, "name = ?", (name,))
+    return _changed(db, id, "name = ?", (storable(name),))
 
 
 def deny_chat(db: sqlite3.Connection, id: MessagingGroupId, at: UnixMs | None) -> MessagingGroup:

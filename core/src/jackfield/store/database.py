@@ -89,13 +89,13 @@ class Store:
         if self._state != "open":
             return
         self._state = "closed"
-        await self._writer.stop()
         readers, self._readers = self._readers, None
         if readers is not None:
             await asyncio.to_thread(readers.shutdown)
         for db in self._open_readers:
             db.close()
         self._open_readers.clear()
+        await self._writer.stop()  # last, since only a connection that may write can clear the log away
 
     async def write(
         self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs

@@ -19,6 +19,7 @@ from jackfield.clock import UnixMs
 from jackfield.errors import NotFound
 from jackfield.ids import AgentGroupId, DeliveryId, SessionId
 from jackfield.models import Address, Delivery, DeliveryState
+from jackfield.store.text import storable
 
 __all__ = [
     "ENDS",
@@ -146,8 +147,8 @@ def add(db: sqlite3.Connection, rows: Sequence[Delivery], *, start: bool, now: U
                 row.next_try_at,
                 first_try_at,
                 _ids_text(row.platform_ids),
-                row.reason,
-                row.last_error,
+                storable(row.reason),
+                storable(row.last_error),
                 int(row.maybe_duplicate),
                 row.created_at,
                 row.updated_at,
@@ -299,7 +300,7 @@ def failed(
         db.execute(
             "UPDATE deliveries SET state = 'failed', head_at = NULL, reason = ?, last_error = ?, "
             "maybe_duplicate = max(maybe_duplicate, ?), updated_at = ? WHERE ord = ?",
-            (reason, error, int(maybe_duplicate), now, order),
+            (storable(reason), storable(error), int(maybe_duplicate), now, order),
         )
     return _advance(db, destination, now, start=start_next)
 
@@ -358,7 +359,7 @@ def _hold(
         "UPDATE deliveries SET state = ?, next_try_at = ?, attempts = max(0, attempts - ?), reason = ?, "
         "last_error = coalesce(?, last_error), maybe_duplicate = max(maybe_duplicate, ?), head_at = NULL, "
         "updated_at = ? WHERE ord = ?",
-        (state.value, next_try_at, back, reason, error, int(maybe_duplicate), now, order),
+        (state.value, next_try_at, back, storable(reason), storable(error), int(maybe_duplicate), now, order),
     )
     _advance(db, destination, now, start=False)
     return True
@@ -414,7 +415,7 @@ def reported(
     done = db.execute(
         "UPDATE deliveries SET state = ?, reason = ?, last_error = ?, updated_at = ? "
         "WHERE id = ? AND state = 'accepted'",
-        (state.value, reason, error, now, id),
+        (state.value, storable(reason), storable(error), now, id),
     )
     return done.rowcount == 1
 

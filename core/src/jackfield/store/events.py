@@ -10,6 +10,7 @@ from jackfield.api.channels import Cursor
 from jackfield.clock import UnixMs
 from jackfield.ids import AgentGroupId, EventId, new_id
 from jackfield.models import Address, EventState
+from jackfield.store.text import storable
 
 __all__ = [
     "Accepted",
@@ -131,7 +132,7 @@ def finish(
         raise ValueError(f"{state.value!r} is no end for the event {event_id}")
     done = db.execute(
         "UPDATE events SET state = ?, reason = ?, finished_at = ? WHERE id = ? AND state = 'received'",
-        (state.value, reason, now, event_id),
+        (state.value, storable(reason), now, event_id),
     )
     return done.rowcount == 1
 
@@ -200,7 +201,7 @@ def audit_drop(
             address.platform_id,
             sender,
             reason,
-            sender_name,
+            storable(sender_name),
             agent_group_id,
             now,
         ),

@@ -11,6 +11,7 @@ from typing import Any
 from jackfield.clock import UnixMs
 from jackfield.ids import AgentGroupId, EventId, InboundId, MessagingGroupId, SessionId, WiringId
 from jackfield.models import InboundEntry, InboundState
+from jackfield.store.text import storable
 
 __all__ = [
     "ENDS",
@@ -67,7 +68,7 @@ def record(
     done = db.execute(
         "INSERT INTO inbound (id, event_id, wiring_id, session_id, state, reason, preview, created_at, updated_at) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-        (id, event_id, wiring_id, session_id, state.value, reason, preview, now, now),
+        (id, event_id, wiring_id, session_id, state.value, storable(reason), storable(preview), now, now),
     )
     return done.rowcount == 1
 
@@ -89,7 +90,7 @@ def set_state(
     done = db.execute(
         "UPDATE inbound SET state = ?, attempts = coalesce(?, attempts), next_try_at = ?, reason = ?, updated_at = ? "
         f"WHERE id = ? AND {_OPEN}",
-        (state.value, attempts, None if state in ENDS else next_try_at, reason, now, id),
+        (state.value, attempts, None if state in ENDS else next_try_at, storable(reason), now, id),
     )
     return done.rowcount == 1
 

@@ -9,6 +9,7 @@ from jackfield.clock import UnixMs
 from jackfield.errors import Conflict, NotFound
 from jackfield.ids import AgentGroupId, UserId
 from jackfield.models import Member, Role, RoleName, User
+from jackfield.store.text import storable
 
 __all__ = [
     "add_member",
@@ -52,7 +53,7 @@ def ensure_user(
         row = db.execute(
             f"INSERT INTO users ({_USER}) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
             f"display_name = coalesce(excluded.display_name, display_name) RETURNING {_USER}",
-            (user_id, channel_type, display_name, now),
+            (user_id, channel_type, storable(display_name), now),
         ).fetchone()
     return _user(row)
 

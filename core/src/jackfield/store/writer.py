@@ -21,6 +21,7 @@ from jackfield.clock import Clock
 from jackfield.errors import StoreError
 from jackfield.points import reach
 from jackfield.store.faults import primary_code, translated
+from jackfield.store.opening import BUSY_MS
 
 __all__ = ["Gate", "Unit", "Writer"]
 
@@ -36,6 +37,8 @@ TIDY_AFTER = 200
 LOG_FRAMES = 4000
 """Pages in the log above which readers are held for a moment, so that it can start again at its beginning."""
 LOG_BYTES = 32 * 1024 * 1024
+TIDY_MS = 250
+"""How long the writer waits then for readers to end; if they don't, it tries again later."""
 
 
 @dataclass(slots=True)
@@ -287,9 +290,11 @@ class Writer:
                 # Readers that always overlap would keep the log from ever starting again at its beginning.
                 self._gate.close()
                 try:
+                    self._db.execute(f"PRAGMA busy_timeout = {TIDY_MS}")
                     self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 finally:
                     self._gate.reopen()
+                    self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
         except (sqlite3.Error, OSError) as problem:
             logger.warning("%s: the log could not be moved into the database: %s", self._path, problem)
 
