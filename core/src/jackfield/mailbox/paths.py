@@ -365,7 +365,7 @@ def _entry(name: str, folder: int) -> int:
 
 
 def _place(folder: int, name: str, chunks: Iterable[bytes], limit: int, *, replace: bool) -> int:
-    """Write a file beside its place, make it durable, and move it there; its size.  What is there stays, or is replaced."""
+    """Write a file beside its place, make it durable, and move it there; its size.  What is there may stay."""
     if not replace:
         try:
             present = os.stat(name, dir_fd=folder, follow_symlinks=False)

@@ -1,7 +1,7 @@
 """Reading `outbound.db` as the work of a hostile writer (runtime.md 3.6, 3.7).
 
-Always read-only, never recovering; each read on a connection of its own that is closed when everything is fetched.
-Limits, a deadline and the check that each table is exactly ours keep a forged file from costing more than a refusal.
+Always read-only, never recovering; everything is fetched in one short transaction.  Limits, a deadline and the check
+that each table is exactly ours keep a forged file from costing more than a refusal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from jackfield.errors import MailboxBlocked, MailboxDamaged
-from jackfield.mailbox.database import BUSY_SECONDS, hot_or_busy, open_reader, refuse_special_file, translate
+from jackfield.mailbox.database import (
+    BUSY_SECONDS,
+    hot_or_busy,
+    open_reader,
+    refuse_special_file,
+    rolled_back,
+    translate,
+)
 from jackfield.mailbox.paths import SessionFolder
 from jackfield.mailbox.schema import OUTBOUND, check_layout
 
@@ -26,31 +33,43 @@ LENGTH_LIMIT: Final = 4 << 20
 _DEADLINE: Final = 1.0
 _STEPS: Final = 20_000
 _HOT_TRIES: Final = 5
-# Exclusive locking keeps SQLite from mapping a -shm file, should somebody turn the header to WAL between our look at it
-# and SQLite's: a mapped file that is truncated kills the host by SIGBUS.  A reader's lock is shared all the same.
 _SETTINGS: Final = """
-PRAGMA locking_mode=EXCLUSIVE;
 PRAGMA query_only=ON;
 PRAGMA trusted_schema=OFF;
 PRAGMA cell_size_check=ON;
 PRAGMA mmap_size=0;
+PRAGMA cache_size=-256;
 """
 
 
 class OutboundReader:
-    """Asks questions of one `outbound.db`.  Not for two threads at once."""
+    """Asks questions of one `outbound.db`.  Not for two threads at once.
+
+    Between questions it holds no lock, only what it learned: open files, and the layout that it accepted.  Both are
+    dropped at the first sign that something else is there now.
+    """
 
     def __init__(self, folder: SessionFolder) -> None:
-        self._folder = folder
-        # Kept open, because closing any descriptor of a database drops the locks that this process holds on it.
+        self._path = folder.outbound_db
+        self._journal = folder.outbound_journal
+        self._shown = str(self._path)
+        self._database: sqlite3.Connection | None = None
+        # A descriptor of our own for the stamp.  It is closed after the connection only: closing any descriptor of a
+        # file drops all locks that this process holds on it.
         self._file: int | None = None
         self._inode: tuple[int, int] | None = None
+        self._layout: int | None = None
+        self._until = 0.0
 
     def close(self) -> None:
         """Let go of the file."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
         if self._file is not None:
             os.close(self._file)
             self._file = None
+        self._layout = None
 
     def ask(self, question: Callable[[sqlite3.Connection], T]) -> T | None:
         """The answer, from one consistent state; None while nobody has written to the file yet.
@@ -66,63 +85,83 @@ class OutboundReader:
         until = time.monotonic() + BUSY_SECONDS
         hot = 0
         while True:
-            self._look()
             try:
-                answer, steady = self._attempt(question)
+                database = self._look()
+                answer, steady = self._attempt(database, question)
             except sqlite3.Error as problem:
+                self.close()
                 hot += 1
                 if hot_or_busy(problem) and hot < _HOT_TRIES and time.monotonic() < until:
                     time.sleep(0.001 * 2**hot)
                     continue
-                raise translate(problem, f"read {self._folder.outbound_db}") from problem
+                raise translate(problem, f"read {self._shown}") from problem
+            except BaseException:
+                self.close()
+                raise
             if steady:
                 return answer
+            self.close()  # its cache may hold half a transaction
             if time.monotonic() > until:
-                raise MailboxBlocked(f"{self._folder.outbound_db} was changing for {BUSY_SECONDS:g} s, locks or not")
+                raise MailboxBlocked(f"{self._shown} was changing for {BUSY_SECONDS:g} s, locks or not")
             time.sleep(0.002)
 
-    def _look(self) -> None:
-        path = self._folder.outbound_db
-        refuse_special_file(path)
+    def _look(self) -> sqlite3.Connection:
+        """The connection, to what lies there now."""
         try:
-            journal = self._folder.outbound_journal.lstat()
+            found = os.lstat(self._path)
+        except OSError as problem:
+            raise MailboxDamaged(f"could not find {self._shown}: {problem.strerror}") from problem
+        if self._database is None or (found.st_dev, found.st_ino) != self._inode:
+            self.close()
+            self._connect()
+        try:
+            journal = os.lstat(self._journal)
         except FileNotFoundError:
             pass
         else:
             if not stat.S_ISREG(journal.st_mode):
-                raise MailboxDamaged(f"{self._folder.outbound_journal} is not a regular file")
-        found = path.lstat()
-        if self._file is None or (found.st_dev, found.st_ino) != self._inode:
-            self.close()
-            try:
-                self._file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            except OSError as problem:
-                raise MailboxDamaged(f"could not open {path}: {problem.strerror}") from problem
-            opened = os.fstat(self._file)
-            if not stat.S_ISREG(opened.st_mode):
-                raise MailboxDamaged(f"{path} is not a regular file")
-            self._inode = (opened.st_dev, opened.st_ino)
-        header = os.pread(self._file, 24, 0)
-        if header and (not header.startswith(b"SQLite format 3\0") or header[18:20] != b"\x01\x01"):
-            raise MailboxDamaged(f"{path} is not a SQLite database in rollback mode")
+                raise MailboxDamaged(f"{self._journal} is not a regular file")
+        assert self._database is not None and self._file is not None
+        header = os.pread(self._file, 20, 0)
+        # Bytes 18 and 19 tell WAL mode, in which a -shm file would be mapped.
+        if header and (not header.startswith(b"SQLite format 3\0") or header[18:] != b"\x01\x01"):
+            raise MailboxDamaged(f"{self._shown} is not a SQLite database in rollback mode")
+        return self._database
 
-    def _attempt(self, question: Callable[[sqlite3.Connection], T]) -> tuple[T | None, bool]:
-        database = open_reader(self._folder.outbound_db)
+    def _connect(self) -> None:
+        refuse_special_file(self._path)
         try:
-            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LENGTH_LIMIT)
-            database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-            database.text_factory = bytes
-            # Computing time, not the wall clock: a busy machine is no attack.
-            until = time.thread_time() + _DEADLINE
-            database.set_progress_handler(lambda: time.thread_time() > until, _STEPS)
+            self._file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as problem:
+            raise MailboxDamaged(f"could not open {self._shown}: {problem.strerror}") from problem
+        opened = os.fstat(self._file)
+        if not stat.S_ISREG(opened.st_mode):
+            raise MailboxDamaged(f"{self._shown} is not a regular file")
+        self._inode = (opened.st_dev, opened.st_ino)
+        database = self._database = open_reader(self._path)
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LENGTH_LIMIT)
+        database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        database.text_factory = bytes
+        # Computing time, not the wall clock: a busy machine is no attack.
+        database.set_progress_handler(lambda: time.thread_time() > self._until, _STEPS)
+
+    def _attempt(
+        self, database: sqlite3.Connection, question: Callable[[sqlite3.Connection], T]
+    ) -> tuple[T | None, bool]:
+        self._until = time.thread_time() + _DEADLINE
+        if self._layout is None:
             database.executescript(_SETTINGS)
-            database.execute("BEGIN")
-            written = check_layout(database, OUTBOUND, str(self._folder.outbound_db))
+        database.execute("BEGIN")
+        try:
+            # Our statements run against the tables of this number, or are prepared again.
+            layout = database.execute("PRAGMA schema_version").fetchone()[0]
             before = self._stamp()
-            answer = question(database) if written else None
+            if layout != self._layout:
+                self._layout = layout if check_layout(database, OUTBOUND, self._shown) else None
+            answer = question(database) if self._layout is not None else None
             return answer, before is not None and before == self._stamp()
         finally:
-            database.close()
+            rolled_back(database)
 
     def _stamp(self) -> bytes | None:
         """The file's change counter; None while a journal is live, which under working locks no reader can see.
@@ -131,13 +170,11 @@ class OutboundReader:
         """
         assert self._file is not None
         try:
-            descriptor = os.open(
-                self._folder.outbound_journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            )
+            descriptor = os.open(self._journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             pass
         except OSError as problem:
-            raise MailboxDamaged(f"could not open {self._folder.outbound_journal}: {problem.strerror}") from problem
+            raise MailboxDamaged(f"could not open {self._journal}: {problem.strerror}") from problem
         else:
             try:
                 if os.pread(descriptor, 1, 0) not in (b"", b"\0"):

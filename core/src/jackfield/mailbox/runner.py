@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from jackfield.clock import Clock, SystemClock, UnixMs
-from jackfield.errors import MailboxError, MailboxFormat, UnsafePath
+from jackfield.errors import MailboxDamaged, MailboxError, MailboxFormat, UnsafePath
 from jackfield.ids import RequestId, TurnId
 from jackfield.mailbox.database import (
     BUSY_SECONDS,
@@ -114,11 +114,14 @@ class RunnerMailbox:
         self.epoch = epoch
         self._clock = clock or SystemClock()
         self._database: sqlite3.Connection | None = None
-        self._seen, self._floor = self._inbound(self._first_look)
+        self._reading: sqlite3.Connection | None = None
+        self._inbound_path = str(folder.inbound_db)
         self._connection()
+        self._seen, self._floor = self._inbound(self._first_look)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Let go of the files.  The next call opens them again."""
+        self._hang_up()
         if self._database is not None:
             rolled_back(self._database)
             self._database.close()
@@ -132,7 +135,7 @@ class RunnerMailbox:
         A row is left out while an acknowledgement of its attempt stands: `completed` and `failed` of any epoch,
         `processing` of this one.  A claim of a dead runner counts for nothing.
         """
-        cells = self._inbound(lambda db: db.execute(_PENDING, (now, self.epoch, limit)).fetchall(), outbound=True)
+        cells = self._inbound(lambda db: db.execute(_PENDING, (now, self.epoch, limit)).fetchall())
         rows = [inbound_row(row) for row in cells]
         if rows:
             self._seen = max(self._seen, rows[-1].seq)
@@ -140,7 +143,7 @@ class RunnerMailbox:
 
     def next_due(self, now: UnixMs) -> UnixMs | None:
         """When the first row that is not due yet will be."""
-        found = self._inbound(lambda db: db.execute(_NEXT_DUE, (now, self.epoch)).fetchone()[0], outbound=True)
+        found = self._inbound(lambda db: db.execute(_NEXT_DUE, (now, self.epoch)).fetchone()[0])
         return None if found is None else UnixMs(found)
 
     def response(self, request_id: RequestId) -> Response | None:
@@ -302,28 +305,39 @@ class RunnerMailbox:
         except FileNotFoundError:
             os.close(os.open(self.folder.heartbeat, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
-    def _inbound(self, question: Callable[[sqlite3.Connection], T], *, outbound: bool = False) -> T:
-        """Ask `inbound.db`, on a connection of its own: a cached one misses news where a VM lies between (messaging.md
-        3.2).  `outbound` attaches our own file, read-only too, as `out`."""
-        path = self.folder.inbound_db
+    def _inbound(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """Ask `inbound.db`, with our own file attached as `out`, both read-only."""
         tries = 0
         until = time.monotonic() + BUSY_SECONDS
         while True:
-            refuse_special_file(path)
-            database = None
             try:
-                database = open_reader(path)
-                if outbound:
-                    database.execute("ATTACH ? AS out", (f"{self.folder.outbound_db.as_uri()}?mode=ro",))
-                return question(database)
+                return question(self._inbound_connection())
             except sqlite3.Error as problem:
+                self._hang_up()
                 tries += 1
                 if not hot_or_busy(problem) or tries == _HOT_TRIES or time.monotonic() > until:
-                    raise translate(problem, f"read {path}") from problem
+                    raise translate(problem, f"read {self.folder.inbound_db}") from problem
                 time.sleep(0.001 * 2**tries)
-            finally:
-                if database is not None:
-                    database.close()
+
+    def _inbound_connection(self) -> sqlite3.Connection:
+        if self._reading is None:
+            refuse_special_file(self.folder.inbound_db)
+            self._reading = open_reader(self.folder.inbound_db)
+            self._reading.execute("ATTACH ? AS out", (f"{self.folder.outbound_db.as_uri()}?mode=ro",))
+        else:
+            # Where a VM's file sharing lies between, only opening a file makes the kernel ask for what is new; a
+            # connection that is kept would miss messages (messaging.md 3.2).  No lock is held now that this could drop.
+            try:
+                os.close(os.open(self._inbound_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
+            except OSError as problem:
+                self._hang_up()
+                raise MailboxDamaged(f"could not open {self._inbound_path}: {problem.strerror}") from problem
+        return self._reading
+
+    def _hang_up(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
 
     def _first_look(self, database: sqlite3.Connection) -> tuple[int, int]:
         if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
