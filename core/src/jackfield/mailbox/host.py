@@ -25,6 +25,7 @@ from jackfield.mailbox.rows import (
     activity_row,
     destination_values,
     draft_row,
+    inbound_row,
     inbound_values,
     json_names,
     outbound_row,
@@ -224,6 +225,14 @@ class HostMailbox:
                     "SELECT count(*) FROM messages_in WHERE withdrawn = 0 AND settled = 0 AND due_at <= ?", (now,)
                 ).fetchone()[0]
             )
+
+    def message_at(self, seq: int) -> InboundRow | None:
+        """The message in that the agent knows by that number, for a reaction to it."""
+        if not 0 < seq < 2**63:
+            return None
+        with self._read("look into") as database:
+            found = database.execute(f"SELECT {INBOUND_COLUMNS} FROM messages_in WHERE seq = ?", (seq,)).fetchone()
+        return None if found is None else inbound_row(found)
 
     def prune(self, before: UnixMs, inbound_ids: Sequence[str]) -> int:
         """Delete these inbound rows, and responses and delivery notes made before that moment; how many went.

@@ -11,7 +11,7 @@ from jackfield.clock import UnixMs
 from jackfield.ids import QuestionId, SessionId, UserId
 from jackfield.models import Address
 
-__all__ = ["Decision", "Question", "QuestionState", "add", "decide", "expire_due", "open_questions", "question"]
+__all__ = ["Decision", "Question", "QuestionState", "add", "decide", "expire_due", "open_in_chat", "open_questions", "question"]
 
 
 class QuestionState(StrEnum):
@@ -98,6 +98,20 @@ def open_questions(db: sqlite3.Connection, session_id: SessionId) -> list[Questi
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM questions WHERE session_id = ? AND state = 'open' ORDER BY created_at, id",
         (session_id,),
+    )
+    return [_question(row) for row in rows]
+
+
+def open_in_chat(db: sqlite3.Connection, chat: Address, now: UnixMs) -> list[Question]:
+    """What is asked in a chat, in whatever thread, and may still be answered; the newest first.
+
+    Reads the open questions only, of which there are few: each ends within its time-out.
+    """
+    at = str(chat.chat)
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM questions WHERE state = 'open' AND expires_at IS NOT NULL AND expires_at > ?1 "
+        "AND (address = ?2 OR address >= ?2 || ':' AND address < ?2 || ';') ORDER BY created_at DESC, id DESC",
+        (now, at),
     )
     return [_question(row) for row in rows]
 
