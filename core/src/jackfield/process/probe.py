@@ -101,9 +101,22 @@ def _words(name: str) -> str:
 async def prove(settings: ProcessSettings, folder: Path, *, uid: int | None) -> Proof:
     """The best level that the settings ask for and a run has shown to hold.
 
-    `uid` is the one to try as, when the host is root.
+    `uid` is the one to try as, when the host is root.  A proof is kept for the life of this process; one of a level
+    that depends on the modes of the folders above the home, only for that home.
     """
-    return await asyncio.to_thread(_prove, settings, folder, uid)
+    keys: list[tuple[ProcessSettings, int, Path | None]] = [
+        (settings, os.geteuid(), None),
+        (settings, os.geteuid(), folder),
+    ]
+    for key in keys:
+        if key in _proved:
+            return _proved[key]
+    proof = await asyncio.to_thread(_prove, settings, folder, uid)
+    _proved[keys[0] if proof.confinement.namespaces else keys[1]] = proof
+    return proof
+
+
+_proved: dict[tuple[ProcessSettings, int, Path | None], Proof] = {}
 
 
 def _prove(settings: ProcessSettings, folder: Path, uid: int | None) -> Proof:

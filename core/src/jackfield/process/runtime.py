@@ -147,12 +147,10 @@ class ProcessRuntime:
     async def _proved(self) -> Proof:
         async with self._proving:
             if self._proof is None:
-                self._proof = await prove(self._settings, self._folder / "probe", uid=self._probe_uid())
+                uid = self._accounts.probe_uid() if os.geteuid() == 0 else None
+                self._proof = await prove(self._settings, self._folder / "probe", uid=uid)
                 log.info("process runtime: %s (%s)", self._proof.health.isolation, self._proof.health.detail)
             return self._proof
-
-    def _probe_uid(self) -> int | None:
-        return self._accounts.probe_uid() if os.geteuid() == 0 else None
 
     async def _confinement(self) -> Confinement:
         proof = await self._proved()
