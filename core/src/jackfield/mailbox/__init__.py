@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from jackfield.mailbox.doorbell import HostBell, RunnerBell
 from jackfield.mailbox.host import BadRow, Enqueued, HostMailbox, OutboundBatch
-from jackfield.mailbox.paths import FILE_LIMIT, SessionFolder, file_name, safe_name
+from jackfield.mailbox.names import file_name, safe_name
+from jackfield.mailbox.paths import FILE_LIMIT, SessionFolder
 from jackfield.mailbox.pool import MailboxPool
 from jackfield.mailbox.runner import RunnerMailbox
 from jackfield.mailbox.schema import READABLE_FORMATS, ROW_LIMIT

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
-import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,72 +16,17 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from jackfield.clock import SystemClock, UnixMs
-from jackfield.errors import MailboxDamaged, MailboxError, MailboxFull, MalformedData, UnsafePath
+from jackfield.errors import MailboxDamaged, MalformedData, UnsafePath
+from jackfield.mailbox.files import FOLDER, NEW_FILE, SourceFailed, kind_of, place, remove_tree, typed
+from jackfield.mailbox.names import safe_name
 from jackfield.models import RunnerSpec, dumps, loads
 
-__all__ = ["FILE_LIMIT", "SessionFolder", "file_name", "safe_name"]
+__all__ = ["FILE_LIMIT", "SessionFolder"]
 
 FILE_LIMIT: Final = 50 << 20
 """Bytes of one file, in or out, unless configured (architecture, section 2)."""
 _SPEC_LIMIT: Final = 4 << 20
-_NAME_BYTES: Final = 255
-_CHUNK: Final = 1 << 18
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-# Names that Windows gives to devices, with whatever ending.
-_RESERVED: Final = frozenset(
-    {"con", "prn", "aux", "nul", *(f"{kind}{n}" for kind in ("com", "lpt") for n in range(10))}
-)
-
-
-def safe_name(name: str) -> str:
-    """The name, if it can only be one entry of one folder.
-
-    Raises:
-        UnsafePath: empty, `.` or `..`, with a separator or a control character, not UTF-8, or over 255 bytes of it.
-    """
-    problem = None
-    if name in ("", ".", ".."):
-        problem = "it names no file"
-    elif "/" in name or "\\" in name:
-        problem = "it has a separator"
-    elif any(ord(char) < 32 or 127 <= ord(char) < 160 or char in "\u2028\u2029" for char in name):
-        problem = "it has a control character"
-    else:
-        try:
-            if len(name.encode()) > _NAME_BYTES:
-                problem = f"it is longer than {_NAME_BYTES} bytes"
-        except UnicodeEncodeError:
-            problem = "it is not UTF-8"
-    if problem is not None:
-        raise UnsafePath(f"{name[:80]!r} can't be the name of a file: {problem}")
-    return name
-
-
-def file_name(name: str, fallback: str) -> str:
-    """A clean name for a file that somebody sent under `name`; `fallback` when nothing is left of it (C065).
-
-    The last part of a path, without control, format and bidirectional characters, reserved device names and leading or
-    trailing dots and spaces; at most 200 bytes, the ending kept.  Never raises; the result passes `safe_name`.
-    """
-    base = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    base = unicodedata.normalize("NFC", base.encode("utf-8", "ignore").decode())
-    base = "".join("_" if char in '<>:"|?*' else char for char in base if unicodedata.category(char)[0] not in "C")
-    base = " ".join(base.split()).strip(". ")
-    stem, dot, ending = base.rpartition(".")
-    if not dot or len(ending.encode()) > 20:
-        stem, dot, ending = base, "", ""
-    stem = stem.encode()[: 200 - len((dot + ending).encode())].decode("utf-8", "ignore").rstrip(". ")
-    if stem.partition(".")[0].lower() in _RESERVED:
-        stem = f"_{stem}"
-    if stem:
-        return f"{stem}{dot}{ending}"
-    try:
-        return safe_name(fallback)
-    except UnsafePath:
-        return "file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +80,20 @@ class SessionFolder:
             MailboxDamaged: a link, folder or device lies where a file must.
             MailboxFull: the disk is full.
         """
-        with _typed(f"make the session folder {self.root}"):
+        with typed(f"make the session folder {self.root}"):
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._root() as root:
                 for name in ("inbox", "outbox"):
                     with suppress(FileExistsError):
                         os.mkdir(name, 0o700, dir_fd=root)
-                    if not stat.S_ISDIR(_entry(name, root)):
+                    if not stat.S_ISDIR(kind_of(name, root)):
                         raise MailboxDamaged(f"{self.root / name} is not a folder")
                 for name in ("inbound.db", "outbound.db", "outbound.db-journal", "heartbeat"):
                     with suppress(FileExistsError):
-                        os.close(os.open(name, _NEW, 0o600, dir_fd=root))
+                        os.close(os.open(name, NEW_FILE, 0o600, dir_fd=root))
                         if name == "heartbeat":  # nobody lives yet
                             os.utime(name, (0, 0), dir_fd=root, follow_symlinks=False)
-                    if not stat.S_ISREG(_entry(name, root)):
+                    if not stat.S_ISREG(kind_of(name, root)):
                         raise MailboxDamaged(f"{self.root / name} is not a regular file")
 
     def inbox_path(self, message_id: str, name: str) -> Path:
@@ -219,13 +162,13 @@ class SessionFolder:
             MailboxError: the files can't be removed.
         """
         safe_name(row_id)
-        with _typed(f"remove {self.root}/outbox/{row_id}"), self._folder("outbox") as outbox:
+        with typed(f"remove {self.root}/outbox/{row_id}"), self._folder("outbox") as outbox:
             try:
-                kind = _entry(row_id, outbox)
+                kind = kind_of(row_id, outbox)
             except FileNotFoundError:
                 return
             if stat.S_ISDIR(kind):
-                _remove_tree(row_id, outbox)
+                remove_tree(row_id, outbox)
             else:
                 os.unlink(row_id, dir_fd=outbox)
 
@@ -239,9 +182,10 @@ class SessionFolder:
             descriptor = os.open(self.spec_file, _READ)
         except OSError as problem:
             raise MalformedData(f"could not read {self.spec_file}: {problem.strerror}") from None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise MalformedData(f"{self.spec_file} is not a regular file")
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise MalformedData(f"{self.spec_file} is not a regular file")
             text = file.read(_SPEC_LIMIT + 1)
         if len(text) > _SPEC_LIMIT:
             raise MalformedData(f"{self.spec_file} has more than {_SPEC_LIMIT} bytes")
@@ -256,8 +200,8 @@ class SessionFolder:
         Raises:
             MailboxFull: the disk is full; the old one stays.
         """
-        with _typed(f"write {self.spec_file}"), self._root() as root:
-            _place(root, "session.json", (dumps(spec).encode(),), _SPEC_LIMIT, replace=True)
+        with typed(f"write {self.spec_file}"), self._root() as root:
+            place(root, "session.json", (dumps(spec).encode(),), _SPEC_LIMIT, replace=True)
 
     def heartbeat_at(self) -> UnixMs | None:
         """When the runner last showed that it lives; None when it never did, or when there is no plain file.
@@ -287,7 +231,7 @@ class SessionFolder:
             aside = self.root.parent / f"damaged-{now + attempt}-{self.root.name}"
             if not aside.exists():
                 break
-        with _typed(f"set the damaged mailbox {self.root} aside"):
+        with typed(f"set the damaged mailbox {self.root} aside"):
             # One rename: a crash can't leave a journal beside a database that it doesn't belong to.
             self.root.rename(aside)
             self.root.mkdir(mode=0o700)
@@ -338,7 +282,7 @@ class SessionFolder:
                     except FileExistsError:
                         pass
                 try:
-                    below = os.open(part, _FOLDER, dir_fd=current)
+                    below = os.open(part, FOLDER, dir_fd=current)
                 except OSError as problem:
                     if problem.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.EACCES):
                         shown = "/".join(parts)
@@ -353,97 +297,11 @@ class SessionFolder:
     def _store(self, area: str, folder: str, name: str, chunks: Iterable[bytes], limit: int) -> int:
         safe_name(folder)
         safe_name(name)
-        with (
-            _typed(f"store {self.root}/{area}/{folder}/{name}"),
-            self._folder(area, folder, make=True) as descriptor,
-        ):
-            return _place(descriptor, name, chunks, limit, replace=False)
-
-
-def _entry(name: str, folder: int) -> int:
-    return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-
-
-def _place(folder: int, name: str, chunks: Iterable[bytes], limit: int, *, replace: bool) -> int:
-    """Write a file beside its place, make it durable, and move it there; its size.  What is there may stay."""
-    if not replace:
         try:
-            present = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
-            pass
-        else:
-            if not stat.S_ISREG(present.st_mode):
-                raise UnsafePath(f"{name!r} is {stat.filemode(present.st_mode)}, where a regular file must be")
-            return present.st_size
-    temporary = f".{secrets.token_hex(8)}.part"
-    descriptor = os.open(temporary, _NEW, 0o600, dir_fd=folder)
-    try:
-        size = 0
-        with os.fdopen(descriptor, "wb", buffering=0) as file:
-            for chunk in chunks:
-                size += len(chunk)
-                if size > limit:
-                    raise MalformedData(f"{name!r} has more than {limit} bytes")
-                view = memoryview(chunk)
-                while view:
-                    view = view[file.write(view) :]
-            os.fsync(descriptor)
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
-    os.fsync(folder)
-    return size
-
-
-def _remove_tree(name: str, parent: int) -> None:
-    """Remove a folder however deep it is: folders inside are lifted to the top and emptied there, so that neither the
-    stack nor the number of descriptors grows with what a hostile hand nested."""
-    top = os.open(name, _FOLDER, dir_fd=parent)
-    try:
-        waiting = _empty(top, top)
-        while waiting:
-            folder = waiting.pop()
-            below = os.open(folder, _FOLDER, dir_fd=top)
-            try:
-                waiting += _empty(below, top)
-            finally:
-                os.close(below)
-            os.rmdir(folder, dir_fd=top)
-    finally:
-        os.close(top)
-    os.rmdir(name, dir_fd=parent)
-
-
-def _empty(folder: int, top: int) -> list[str]:
-    """Unlink all files of a folder, lift its folders up to `top`; their names there."""
-    lifted = []
-    for entry in os.listdir(folder):
-        if not stat.S_ISDIR(_entry(entry, folder)):
-            os.unlink(entry, dir_fd=folder)
-        elif folder == top:
-            lifted.append(entry)
-        else:
-            fresh = secrets.token_hex(12)
-            os.rename(entry, fresh, src_dir_fd=folder, dst_dir_fd=top)
-            lifted.append(fresh)
-    return lifted
-
-
-@contextmanager
-def _typed(what: str) -> Iterator[None]:
-    """The operating system's errors as the mailbox's."""
-    try:
-        yield
-    except OSError as problem:
-        text = f"could not {what}: {problem.strerror or problem}"
-        if problem.errno in _FULL:
-            raise MailboxFull(text, fix="free space on the disk that holds the sessions") from problem
-        raise MailboxError(text) from problem
-
-
-def read_chunks(file: BinaryIO) -> Iterator[bytes]:
-    """A file's bytes, a quarter of a mebibyte at a time."""
-    while chunk := file.read(_CHUNK):
-        yield chunk
+            with (
+                typed(f"store {self.root}/{area}/{folder}/{name}"),
+                self._folder(area, folder, make=True) as descriptor,
+            ):
+                return place(descriptor, name, chunks, limit, replace=False)
+        except SourceFailed as failure:
+            raise failure.problem from None

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from jackfield.clock import UnixMs
 from jackfield.errors import MalformedData
 from jackfield.ids import AgentGroupId, InboundId, OutboundId, TurnId
-from jackfield.mailbox.paths import safe_name
+from jackfield.mailbox.names import safe_name
 from jackfield.mailbox.schema import ROW_LIMIT
 from jackfield.models import (
     Ack,

@@ -28,7 +28,8 @@ from jackfield.mailbox.database import (
     transaction,
     translate,
 )
-from jackfield.mailbox.paths import FILE_LIMIT, SessionFolder, read_chunks
+from jackfield.mailbox.files import read_chunks
+from jackfield.mailbox.paths import FILE_LIMIT, SessionFolder
 from jackfield.mailbox.rows import (
     ACK_COLUMNS,
     ACTIVITY_COLUMNS,
@@ -292,10 +293,11 @@ class RunnerMailbox:
             descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError) as problem:
             raise UnsafePath(f"could not read {source}: {getattr(problem, 'strerror', None) or problem}") from None
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise UnsafePath(f"could not read {source}: it is {stat.filemode(mode)}, not a regular file")
         with os.fdopen(descriptor, "rb", buffering=0) as file:
-            mode = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(mode):
-                raise UnsafePath(f"could not read {source}: it is {stat.filemode(mode)}, not a regular file")
             return self.folder.store_outbox(row_id, name, read_chunks(file), limit)
 
     def touch_heartbeat(self) -> None:
