@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from jackfield.config.home import Home
 from jackfield.errors import NotFound
 from jackfield.plugins.broken import Broken, Knowledge, verdict_from_metadata

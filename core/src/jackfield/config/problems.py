@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jackfield.errors import ConfigError
 
-__all__ = ["BadValue", "Problem", "Severity", "near", "refuse", "shown"]
+__all__ = ["BadValue", "Problem", "Severity", "may_be_secret", "near", "refuse", "shown"]
 
 _SECRET = re.compile(r"token|secret|passw|credential|api_?key|private", re.IGNORECASE)
 
@@ -66,9 +66,14 @@ def near(word: str, known: Iterable[str]) -> str | None:
     return by_folded[close[0]] if close else None
 
 
+def may_be_secret(key: str) -> bool:
+    """Whether a setting of this name may hold a secret, so that its value is not to be shown."""
+    return _SECRET.search(key) is not None
+
+
 def shown(key: str, value: object) -> str:
     """A value as a message may show it: short, harmless, and never one that may be a secret."""
-    if _SECRET.search(key):
+    if may_be_secret(key):
         return "(not shown)"
     try:
         text = json.dumps(value, ensure_ascii=True, default=str)

@@ -1,0 +1,86 @@
+"""How a command ends when it didn't work: what people read, what programs read, and the exit code."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import sys
+import traceback
+
+import click
+
+from jackfield import __version__
+from jackfield.cli import printable
+from jackfield.cli.state import State
+from jackfield.errors import JackfieldError, PluginBroken, UsageError
+
+__all__ = ["report", "report_click", "report_crash"]
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def report(state: State, error: JackfieldError) -> int:
+    """Say what went wrong and what to do, on stderr or as JSON on stdout."""
+    if state.json:
+        body = {"error": {"code": error.code, "message": error.message, "fix": error.fix}}
+        click.echo(printable.harmless_json(json.dumps(body, ensure_ascii=False, indent=2)))
+    else:
+        click.echo(click.style("error:", fg="red") + " " + printable.block(error.message), err=True, color=state.color)
+        if error.fix:
+            click.echo(click.style("fix:", fg="cyan") + " " + printable.block(error.fix), err=True, color=state.color)
+    if state.verbose and error.__cause__ is not None:
+        click.echo("".join(traceback.format_exception(error)), err=True)
+    return error.exit_code
+
+
+def report_click(state: State, error: click.ClickException) -> int:
+    """Click's own complaints, in the same form."""
+    path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "jackfield"
+    known = UsageError(error.format_message(), fix=f"`{path} --help` shows how it is used")
+    report(state, known)
+    return error.exit_code
+
+
+def report_crash(state: State, error: BaseException) -> int:
+    """Something nobody foresaw: one line, and where the rest was written."""
+    if state.plugin is not None:
+        distribution, command = state.plugin
+        broken = PluginBroken(
+            distribution,
+            f"command {command!r}",
+            _said(error),
+            fix="run it again with -v to see where; tell the plugin's author",
+        )
+        if state.verbose:
+            click.echo("".join(traceback.format_exception(error)), err=True)
+        return report(state, broken)
+    if state.verbose:
+        click.echo("".join(traceback.format_exception(error)), err=True)
+        return report(state, JackfieldError(f"this should not have happened: {_said(error)}"))
+    place = _write_down(state, error)
+    where = f"the details are in {place}" if place else "run it again with -v to see the details"
+    return report(state, JackfieldError(f"this should not have happened: {_said(error)}", fix=where))
+
+
+def _said(error: BaseException) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _write_down(state: State, error: BaseException) -> str | None:
+    """The traceback into the home's logs; None where there is no place for it.  The arguments may hold secrets and are
+    left out."""
+    logs = state.home.logs
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    place = logs / f"crash-{stamp}-{os.getpid()}.log"
+    text = f"jackfield {__version__}, Python {platform.python_version()}, {sys.platform}\n\n"
+    try:
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
+        stream.write(text + "".join(traceback.format_exception(error)))
+    return str(place)

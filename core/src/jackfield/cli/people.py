@@ -1,0 +1,115 @@
+"""`jackfield owner`, `member` and `user`: who may talk to whom.  USER is `<channel type>:<handle>`."""
+
+from __future__ import annotations
+
+import click
+
+from jackfield.cli import output
+from jackfield.cli.lazy import Group, json_option
+from jackfield.cli.printable import line
+from jackfield.cli.state import call, emit, say
+
+__all__ = ["member", "owner", "user"]
+
+
+@click.group(cls=Group)
+def owner() -> None:
+    """Owners may do everything, everywhere."""
+
+
+@owner.command("list")
+@json_option
+def list_owners() -> None:
+    """List the owners."""
+    found = call("owner.list")
+    if emit(found):
+        return
+    rows = [{**one, "since": output.ago(one.get("granted_at"))} for one in found]
+    output.table(rows, {"user": "USER", "since": "SINCE"}, empty="There is no owner.  `jackfield owner add USER`")
+
+
+@owner.command("add")
+@click.argument("user")
+@click.option("--name", help="What the person is called.")
+@json_option
+def add_owner(user: str, name: str | None) -> None:
+    """Make somebody an owner."""
+    result = call("owner.add", user=user, name=name)
+    if emit(result):
+        return
+    say(f"{line(user)} {'is an owner' if result.get('changed', True) else 'was an owner already'}")
+
+
+@owner.command("remove")
+@click.argument("user")
+@json_option
+def remove_owner(user: str) -> None:
+    """Take it back.  The last owner can't be removed."""
+    result = call("owner.remove", user=user)
+    if emit(result):
+        return
+    say(f"{line(user)} is no owner any more")
+
+
+@click.group(cls=Group)
+def member() -> None:
+    """Members may talk to an agent group."""
+
+
+@member.command("list")
+@click.argument("group", required=False)
+@json_option
+def list_members(group: str | None) -> None:
+    """List the members, of one group or of all."""
+    found = call("member.list", group=group)
+    if emit(found):
+        return
+    rows = [{**one, "since": output.ago(one.get("added_at"))} for one in found]
+    output.table(rows, {"user": "USER", "group": "GROUP", "since": "SINCE"}, empty="There is no member.")
+
+
+@member.command("add")
+@click.argument("user")
+@click.argument("group")
+@click.option("--name", help="What the person is called.")
+@json_option
+def add_member(user: str, group: str, name: str | None) -> None:
+    """Let somebody talk to an agent group."""
+    result = call("member.add", user=user, group=group, name=name)
+    if emit(result):
+        return
+    said = "is a member" if result.get("changed", True) else "was a member already"
+    say(f"{line(user)} {said} of {line(str(result.get('group', group)))}")
+
+
+@member.command("remove")
+@click.argument("user")
+@click.argument("group")
+@json_option
+def remove_member(user: str, group: str) -> None:
+    """Take it back."""
+    result = call("member.remove", user=user, group=group)
+    if emit(result):
+        return
+    say(f"{line(user)} is no member of {line(group)} any more")
+
+
+@click.group(cls=Group)
+def user() -> None:
+    """Everybody who was ever seen."""
+
+
+@user.command("list")
+@json_option
+def list_users() -> None:
+    """List the people."""
+    found = call("user.list")
+    if emit(found):
+        return
+    rows = [
+        {**one, "role": [role["role"] for role in one.get("roles", [])], "seen": output.ago(one.get("created_at"))}
+        for one in found
+    ]
+    output.table(
+        rows, {"id": "USER", "name": "NAME", "role": "ROLES", "seen": "FIRST SEEN"}, empty="Nobody was seen yet."
+    )

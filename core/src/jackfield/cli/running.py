@@ -1,0 +1,243 @@
+"""`up`, `down`, `reload`, `status`: the host's life."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jackfield.cli import output, printable
+from jackfield.cli.lazy import Command, json_option
+from jackfield.cli.state import Json, State, call, current, emit, run_async, say, warn
+from jackfield.config.home import Home
+from jackfield.errors import JackfieldError, NoHost
+
+if TYPE_CHECKING:
+    from jackfield.host.application import HostReport
+
+__all__ = ["down", "reload", "reload_if_running", "show_problems", "status", "up"]
+
+POLL = 0.1
+
+
+@click.command(cls=Command)
+@click.option("--detach", "-d", is_flag=True, help="Start it in the background and return when it answers.")
+@click.option(
+    "--wait", "patience", default=60.0, show_default=True, help="With --detach: seconds until it must answer."
+)
+@json_option
+def up(detach: bool, patience: float) -> int:
+    """Run the host, in the foreground until Ctrl-C."""
+    state = current()
+    home = state.home.require()
+    if detach:
+        return _start_detached(state, home, patience)
+    from jackfield.cli.logging_setup import host_logging
+    from jackfield.config.load import load
+    from jackfield.host.application import run_host
+
+    configuration = load(home, strict=state.strict)
+    home.logs.mkdir(mode=0o700, exist_ok=True)
+    host_logging(home, level=configuration.host.log_level, verbose=state.verbose, terminal=not state.json)
+    ready = functools.partial(_say_ready, home, state.json)
+    return run_async(run_host(home, safe=state.safe, strict=state.strict, ready=ready))
+
+
+def _say_ready(home: Home, quiet: bool, report: HostReport) -> None:
+    """What is up, in a few lines; the log has the rest."""
+    if quiet:
+        return
+    click.echo(click.style("ready", fg="green") + f"  {home.root}  (process {report.pid}; Ctrl-C stops it)", err=True)
+    for name, kind, state in report.channels:
+        shown = click.style(state, fg=output.state_colour(state))
+        click.echo(f"  channel {output.text_of(name)} ({output.text_of(kind)}): {shown}", err=True)
+    for problem in report.problems:
+        warn(printable.line(problem))
+
+
+def _start_detached(state: State, home: Home, patience: float) -> int:
+    home.logs.mkdir(mode=0o700, exist_ok=True)
+    log = home.logs / "up.log"
+    options = [f"--home={home.root}", *(["--safe"] if state.safe else []), *(["--strict"] if state.strict else [])]
+    options += ["-v"] * state.verbose
+    with log.open("wb") as stream:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "jackfield.cli", *options, "--no-color", "up"],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+            cwd="/",
+        )
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        code = child.poll()
+        if code is not None:
+            said = _tail(log)
+            raise _Ended(code, said)
+        report = run_async(_ask_if_up(home))
+        if report is not None:
+            shown = {"pid": report.get("pid", child.pid), "log": str(home.logs / "host.log"), "home": str(home.root)}
+            if not emit(shown):
+                say("the host runs", fg="green")
+                output.facts(shown, indent=2)
+            return 0
+        time.sleep(POLL)
+    child.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(10)
+    raise NoHost(f"the host did not answer within {patience:g} s and was stopped", fix=f"see {log}")
+
+
+class _Ended(JackfieldError):
+    """The detached host ended at once; its exit code becomes ours."""
+
+    def __init__(self, code: int, said: str) -> None:
+        super().__init__(
+            f"the host ended at once, with exit code {code}:\n{said}".rstrip(), fix="run `jackfield up` to see it all"
+        )
+        self.exit_code = code if code > 0 else 1  # type: ignore[misc]
+
+    @property
+    def code(self) -> str:
+        return "NoHost"
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-10:])
+
+
+async def _ask_if_up(home: Home) -> dict[str, Any] | None:
+    from jackfield.host.control import Client
+
+    client = Client(home)
+    try:
+        report = await client.call("status", {})
+    except NoHost:
+        return None
+    finally:
+        await client.close()
+    return report if isinstance(report, dict) else {}
+
+
+async def _call_running(home: Home, op: str) -> Json:
+    """An operation that makes sense only with a running host.
+
+    Raises:
+        NoHost: none runs.
+    """
+    from jackfield.host.control import Client
+
+    client = Client(home)
+    try:
+        return await client.call(op, {})
+    finally:
+        await client.close()
+
+
+@click.command(cls=Command)
+@click.option("--wait", "patience", default=60.0, show_default=True, help="Seconds until it must have ended.")
+@json_option
+def down(patience: float) -> None:
+    """Stop the host.  What it works on is finished or taken up again by the next one."""
+    home = current().home.require()
+    try:
+        run_async(_call_running(home, "host.stop"))
+    except NoHost:
+        if not emit({"stopped": False, "running": False}):
+            say("no host runs here")
+        return
+    run_async(_gone(home, patience))
+    if not emit({"stopped": True, "running": False}):
+        say("the host has stopped")
+
+
+async def _gone(home: Home, patience: float) -> None:
+    until = time.monotonic() + patience
+    while home.host_sock.exists() and await _ask_if_up(home) is not None:
+        if time.monotonic() > until:
+            raise JackfieldError(
+                f"the host still runs after {patience:g} s", fix="see what it waits for: `jackfield status`"
+            )
+        await asyncio.sleep(POLL)
+
+
+@click.command(cls=Command)
+@json_option
+def reload() -> None:
+    """Make the host read its configuration again.  A configuration with faults is refused and the old one stays."""
+    result = run_async(_call_running(current().home.require(), "host.reload"))
+    if emit(result):
+        return
+    show_problems(_problems_of(result))
+    say("the configuration was read again")
+
+
+def reload_if_running() -> Json:
+    """After an edit: the running host's answer to a reload, or None without one.  A refusal is a warning."""
+    try:
+        return run_async(_call_running(current().home, "host.reload"))
+    except NoHost:
+        return None
+    except JackfieldError as error:
+        warn(f"the running host did not take the change: {printable.line(error.message)}")
+        return None
+
+
+def _problems_of(result: Json) -> list[str]:
+    found = result.get("problems", []) if isinstance(result, dict) else []
+    return [str(problem.get("message", problem) if isinstance(problem, dict) else problem) for problem in found]
+
+
+def show_problems(problems: list[str]) -> None:
+    for problem in problems:
+        warn(printable.line(problem))
+
+
+@click.command(cls=Command)
+@json_option
+def status() -> None:
+    """Show how the host is: channels, runners, messages, troubles."""
+    result = call("status")
+    if emit(result):
+        return
+    running = result.get("running", False)
+    say("the host runs" if running else "no host runs", fg="green" if running else "yellow")
+    names = ("pid", "version", "home", "runner_cap", "runners_waiting")
+    output.facts({name.replace("_", " "): result.get(name) for name in names}, indent=2)
+    if not running:
+        say("  start one with `jackfield up`, or `jackfield up --detach`")
+    _section("Channels", result.get("channels"), {"name": "NAME", "type": "TYPE", "state": "STATE", "detail": "DETAIL"})
+    runners = [{"session": name, "state": state} for name, state in (result.get("runners") or {}).items()]
+    _section("Runners", runners, {"session": "SESSION", "state": "STATE"})
+    for name, counts in (result.get("ledger") or {}).items():
+        if counts:
+            _heading(name.capitalize())
+            output.facts(counts, indent=2)
+    broken = [info for info in result.get("plugins") or [] if info.get("reason")]
+    _section("Plugins out of use", broken, {"name": "NAME", "kind": "KIND", "state": "STATE", "reason": "REASON"})
+    if result.get("problems"):
+        _heading("Problems")
+        for problem in result["problems"]:
+            say(f"  {output.text_of(problem)}")
+    if result.get("troubles"):
+        _heading("Troubles survived")
+        output.facts(result["troubles"], indent=2)
+
+
+def _heading(title: str) -> None:
+    say()
+    say(f"{title}:", bold=True)
+
+
+def _section(title: str, rows: list[dict[str, Any]] | None, columns: dict[str, str]) -> None:
+    if rows:
+        _heading(title)
+        output.table(rows, columns, empty="", wide=list(columns)[-1])
