@@ -174,7 +174,7 @@ async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, garbage:
 
 async def test_a_damaged_database_is_noticed_at_the_start(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
-    await visit(path, **{f"k{n}": "x" * 500 for n in range(100)})
+    await visit(path, MIGRATIONS, **{f"k{n}": "x" * 500 for n in range(100)})
     size = path.stat().st_size
     with path.open("r+b") as handle:
         handle.seek(size // 2 // 4096 * 4096)
