@@ -10,99 +10,54 @@ import os
 import signal
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
-from jackfield.api import GroupPlace, Image, Isolation, LaunchSpec, Limits, Runtime, RuntimeHandle, SessionPlace
+from jackfield.api import Limits, Runtime, RuntimeHandle
 from jackfield.errors import RuntimeFailed
-from jackfield.ids import AgentGroupId, SessionId, new_id
-from jackfield.models import RunnerPaths, RunnerSpec
 from jackfield.process import proc
 from jackfield.process.handle import ProcessHandle
 from jackfield.process.output import KEPT_LINES, LineCutter
 from jackfield.process.plugin import register_runtimes
 from jackfield.process.runtime import ProcessRuntime
 from jackfield.process.settings import IsolationChoice, ProcessSettings
-
-BOUND = 30.0
-
-
-@dataclass
-class Context:
-    """What a host would hand over; keeps the lines that it is given."""
-
-    home: Path
-    install_id: str = "install-one"
-    lines: list[tuple[SessionId, str]] = field(default_factory=list)
-    seen: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def folder(self) -> Path:
-        return self.home / "runtimes" / "process"
-
-    def log_line(self, session_id: SessionId, line: str) -> None:
-        self.lines.append((session_id, line))
-        self.seen.set()
-
-    async def until_line(self, text: str) -> None:
-        async with asyncio.timeout(BOUND):
-            while not any(text in line for _, line in self.lines):
-                self.seen.clear()
-                await self.seen.wait()
-
-
-def make_place(home: Path) -> SessionPlace:
-    """A session's and its group's folders, as the host makes them."""
-    group_id, session_id = AgentGroupId(new_id("ag")), SessionId(new_id("ses"))
-    group = home / "groups" / group_id[-6:]
-    folder = home / "sessions" / group_id / session_id
-    for made in (group / "workspace", group / "memory", folder / "inbox", folder / "outbox"):
-        made.mkdir(parents=True, mode=0o700)
-    (group / "agent.toml").write_text("name = 'a'\n", encoding="utf-8")
-    for name in ("inbound.db", "outbound.db", "outbound.db-journal", "heartbeat", "session.json"):
-        (folder / name).touch(mode=0o600)
-    return SessionPlace(session_id=session_id, folder=folder, group=GroupPlace(agent_group_id=group_id, folder=group))
-
-
-def make_spec(place: SessionPlace, context: Context, *, epoch: int = 1, **more: object) -> LaunchSpec:
-    runner = RunnerSpec(
-        session_id=place.session_id,
-        agent_group_id=place.group.agent_group_id,
-        epoch=epoch,
-        install_id=context.install_id,
-        agent_name="a",
-        provider="mock",
-        paths=RunnerPaths(session="s", workspace="w", group="g"),
-    )
-    return LaunchSpec(place=place, runner=runner, image=Image(reference="process"), **more)  # type: ignore[arg-type]
-
-
-Launch = Callable[..., "asyncio.Future[ProcessHandle]"]
+from jackfield.testing.runtimes import BOUND, BenchContext, make_launch, make_place
 
 
 class Bench:
     """A home, and runtimes whose runner is a script."""
 
     def __init__(self, home: Path, isolation: IsolationChoice) -> None:
-        self.context = Context(home)
+        self.context = BenchContext(home)
         self.isolation = isolation
         self.place = make_place(home)
         self.started: list[RuntimeHandle] = []
         self._scripts = 0
 
-    def runtime(self, script: str, *, context: Context | None = None) -> ProcessRuntime:
+    def runtime(self, script: str, *, context: BenchContext | None = None) -> ProcessRuntime:
         argv = (sys.executable, "-s", "-P", "-c", textwrap.dedent(script))
         return ProcessRuntime(context or self.context, ProcessSettings(isolation=self.isolation), runner_argv=argv)
 
-    async def launch(self, script: str, *, place: SessionPlace | None = None, **more: object) -> ProcessHandle:
-        return await self.launch_with(self.runtime(script), place=place, **more)
+    async def launch(
+        self,
+        script: str,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> ProcessHandle:
+        return await self.launch_with(self.runtime(script), secrets=secrets, environment=environment)
 
     async def launch_with(
-        self, runtime: ProcessRuntime, *, place: SessionPlace | None = None, **more: object
+        self,
+        runtime: ProcessRuntime,
+        *,
+        epoch: int = 1,
+        secrets: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> ProcessHandle:
-        handle = await runtime.launch(make_spec(place or self.place, self.context, **more))  # type: ignore[arg-type]
+        spec = make_launch(self.place, self.context, epoch=epoch, secrets=secrets, environment=environment)
+        handle = await runtime.launch(spec)
         assert isinstance(handle, ProcessHandle)
         self.started.append(handle)
         return handle
@@ -127,7 +82,7 @@ WAITS = "import signal, sys; print('ready', flush=True); signal.pause()"
 def test_the_entry_point_offers_the_process_runtime(tmp_path: Path) -> None:
     (found,) = register_runtimes()
     assert found.name == "process"
-    assert isinstance(found.create(Context(tmp_path), None), Runtime)
+    assert isinstance(found.create(BenchContext(tmp_path), None), Runtime)
 
 
 async def test_a_runner_gets_the_session_folder_and_its_exit_code_comes_back(bench: Bench) -> None:
@@ -165,7 +120,7 @@ async def test_a_line_without_end_is_cut(bench: Bench) -> None:
 
 async def test_output_is_read_while_the_runner_lives(bench: Bench) -> None:
     await bench.launch(WAITS)
-    await bench.context.until_line("ready")
+    await bench.context.until_lines("ready")
 
 
 async def test_a_runner_is_asked_to_end_first(bench: Bench) -> None:
@@ -178,7 +133,7 @@ async def test_a_runner_is_asked_to_end_first(bench: Bench) -> None:
             signal.pause()
         """
     )
-    await bench.context.until_line("ready")
+    await bench.context.until_lines("ready")
     async with asyncio.timeout(BOUND):
         await handle.stop(BOUND)
     assert await ended(handle) == 3
@@ -195,7 +150,7 @@ async def test_a_runner_that_does_not_listen_is_killed(bench: Bench) -> None:
             signal.pause()
         """
     )
-    await bench.context.until_line("ready")
+    await bench.context.until_lines("ready")
     async with asyncio.timeout(BOUND):
         await handle.stop(0.05)
     assert await ended(handle) == 128 + signal.SIGKILL
@@ -216,11 +171,8 @@ async def test_nothing_that_a_runner_started_outlives_it(bench: Bench) -> None:
         signal.pause()
         """
     )
-    await bench.context.until_line("ready")
-    async with asyncio.timeout(BOUND):
-        while sum(line == "child" for _, line in bench.context.lines) < 2:
-            bench.context.seen.clear()
-            await bench.context.seen.wait()
+    await bench.context.until_lines("ready")
+    await bench.context.until_lines("child", 2)
     below = descendants(handle.pid)
     assert len(below) >= 2
     async with asyncio.timeout(BOUND):
@@ -288,7 +240,7 @@ async def test_a_program_that_is_not_there_is_an_error_that_names_it(bench: Benc
         bench.context, ProcessSettings(isolation=bench.isolation), runner_argv=("/no/such/program",)
     )
     with pytest.raises(RuntimeFailed, match="/no/such/program"):
-        await runtime.launch(make_spec(bench.place, bench.context))
+        await runtime.launch(make_launch(bench.place, bench.context))
     assert list((bench.context.folder / "runners").glob("*.json")) == []
 
 
@@ -308,7 +260,7 @@ async def test_a_session_has_one_runner(bench: Bench) -> None:
 async def test_a_runner_left_behind_is_found_again(bench: Bench) -> None:
     first = bench.runtime(WAITS)
     handle = await bench.launch_with(first)
-    await bench.context.until_line("ready")
+    await bench.context.until_lines("ready")
     first.let_go()
     bench.started.clear()
 
@@ -327,7 +279,7 @@ async def test_a_runner_left_behind_is_found_again(bench: Bench) -> None:
 async def test_another_installs_runner_is_never_adopted_nor_ended(bench: Bench, tmp_path: Path) -> None:
     """C099: also when its record lies in our folder, and its session has the same name."""
     handle = await bench.launch(WAITS)
-    stranger = Context(bench.context.home, install_id="install-o")
+    stranger = BenchContext(bench.context.home, install_id="install-o")
     other = bench.runtime(WAITS, context=stranger)
     assert await other.adopt() == []
     await other.collect_garbage()
@@ -361,14 +313,14 @@ async def test_a_one_shot_has_input_and_output(bench: Bench) -> None:
     script = (
         "import sys; d = sys.stdin.buffer.read(); sys.stdout.buffer.write(d[::-1]); sys.stderr.write('e'); sys.exit(5)"
     )
-    done = await runtime.run(make_spec(bench.place, bench.context), [sys.executable, "-c", script], b"abc", BOUND)
+    done = await runtime.run(make_launch(bench.place, bench.context), [sys.executable, "-c", script], b"abc", BOUND)
     assert (done.exit_code, done.stdout, done.stderr, done.timed_out) == (5, b"cba", b"e", False)
 
 
 async def test_a_one_shot_is_cut_in_output_and_time(bench: Bench) -> None:
     runtime = bench.runtime("")
     script = "import sys, signal; sys.stdout.write('z' * 500_000); sys.stdout.flush(); signal.pause()"
-    spec = make_spec(bench.place, bench.context)
+    spec = make_launch(bench.place, bench.context)
     done = await runtime.run(spec, [sys.executable, "-c", script], b"", 1.0, output_limit=1000)
     assert (done.timed_out, done.stdout) == (True, b"z" * 1000)
 
@@ -377,14 +329,14 @@ async def test_a_one_shots_child_that_keeps_the_pipe_does_not_hang_it(bench: Ben
     runtime = bench.runtime("")
     script = "import os, signal\nif os.fork() == 0:\n    os.setsid(); signal.pause()\nprint('done')"
     async with asyncio.timeout(BOUND):
-        done = await runtime.run(make_spec(bench.place, bench.context), [sys.executable, "-c", script], b"", BOUND)
+        done = await runtime.run(make_launch(bench.place, bench.context), [sys.executable, "-c", script], b"", BOUND)
     assert (done.exit_code, done.stdout) == (0, b"done\n")
 
 
 async def test_the_file_size_limit_holds(bench: Bench) -> None:
     runtime = bench.runtime("")
     script = "open('big', 'wb').write(b'0' * 3_000_000)"
-    spec = make_spec(bench.place, bench.context, limits=Limits(file_size=2_000_000))
+    spec = make_launch(bench.place, bench.context, limits=Limits(file_size=2_000_000))
     done = await runtime.run(spec, [sys.executable, "-c", script], b"", BOUND)
     assert done.exit_code == 1
     assert b"File too large" in done.stderr
@@ -398,7 +350,7 @@ async def test_no_descriptor_is_left_open(bench: Bench) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for epoch in range(2, 5):
         await ended(await bench.launch_with(runtime, epoch=epoch))
-        await runtime.run(make_spec(bench.place, bench.context), ["true"], b"", BOUND)
+        await runtime.run(make_launch(bench.place, bench.context), ["true"], b"", BOUND)
     with pytest.raises(RuntimeFailed):
         await bench.launch_with(ProcessRuntime(bench.context, ProcessSettings(), runner_argv=("/no",)))
     assert len(os.listdir("/proc/self/fd")) == before
@@ -432,7 +384,3 @@ def descendants(pid: int) -> set[int]:
         grown = {found.pid for found in everything if found.parent in grown} - out
         out |= grown
     return out
-
-
-def test_the_default_level_is_one_of_the_specs_words() -> None:
-    assert Isolation.NONE.value.startswith("NOT ISOLATED")
