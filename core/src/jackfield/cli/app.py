@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import click
 
 from jackfield import __version__
-from jackfield.cli import failures, printable
 from jackfield.cli.lazy import Entry, LazyGroup, shared_options
 from jackfield.cli.state import State
-from jackfield.errors import JackfieldError, NotFound, PluginBroken
+from jackfield.errors import PluginBroken
 
 if TYPE_CHECKING:
     from jackfield.plugins import ManifestCommand
 
 __all__ = ["cli", "run"]
 
+BROKEN_PIPE = 141
 START, AGENTS, TRAFFIC, PLUGINS = "Start here", "Agents, chats and people", "What goes on", "Plugins and the rest"
 
 ENTRIES = {
@@ -51,6 +51,8 @@ class Root(LazyGroup):
     """Our commands, and those that plugins bring by their manifests."""
 
     def added(self, ctx: click.Context) -> dict[str, str]:
+        from jackfield.cli import printable
+
         found = {command.name: command.help for command in _plugin_commands(ctx)}
         return {name: printable.line(text) for name, text in found.items() if name not in self.entries}
 
@@ -74,10 +76,11 @@ class Root(LazyGroup):
 
 
 def _plugin_commands(ctx: click.Context) -> list[ManifestCommand]:
-    from jackfield.plugins.registry import PluginRegistry
+    from jackfield.plugins.discovery import discover
+    from jackfield.plugins.listing import commands_of
 
     state = ctx.find_object(State) or State()
-    return PluginRegistry(state_file=state.home.plugins / "broken.json", safe=state.safe).commands()
+    return commands_of(discover(state.home.plugins), safe=state.safe)
 
 
 def _import_command(command: ManifestCommand) -> click.Command:
@@ -134,26 +137,15 @@ def run(arguments: Sequence[str]) -> int:
         code = _invoke(arguments, state)
         sys.stdout.flush()
         return code
-    except click.Abort as error:
-        if isinstance(error.__context__, EOFError):
-            return failures.report(state, JackfieldError("the input ended before the question was answered"))
-        stopped = isinstance(error.__context__, KeyboardInterrupt)
-        click.echo("stopped" if stopped else "nothing was changed", err=True)
-        return failures.INTERRUPTED if stopped else 1
-    except click.ClickException as error:
-        return failures.report_click(state, error)
-    except JackfieldError as error:
-        return failures.report(state, error)
-    except KeyboardInterrupt:
-        click.echo("stopped", err=True)
-        return failures.INTERRUPTED
     except BrokenPipeError:
         # The reader has seen enough.  Python would complain about it once more at exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return failures.BROKEN_PIPE
-    except Exception as error:  # noqa: BLE001 - the outermost place: it is reported and written down
-        return failures.report_crash(state, error)
+        return BROKEN_PIPE
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost place: all of it is reported
+        from jackfield.cli.failures import report_any
+
+        return report_any(state, error)
 
 
 def _invoke(arguments: Sequence[str], state: State) -> int:
@@ -181,12 +173,3 @@ def _robust_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-
-
-def no_such_topic(topic: str, known: Sequence[str]) -> NotFound:
-    """For `jackfield help`: there is nothing of that name."""
-    from jackfield.cli.lazy import did_you_mean
-
-    return NotFound(
-        f"there is no help on {topic!r}{did_you_mean(topic, known)}", fix="`jackfield help` lists everything"
-    )

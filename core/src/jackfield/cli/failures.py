@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
-import platform
 import sys
-import traceback
+import time
 
 import click
 
@@ -16,10 +14,33 @@ from jackfield.cli import printable
 from jackfield.cli.state import State
 from jackfield.errors import JackfieldError, PluginBroken, UsageError
 
-__all__ = ["report", "report_click", "report_crash"]
+__all__ = ["report", "report_any"]
 
 INTERRUPTED = 130
-BROKEN_PIPE = 141
+
+
+def report_any(state: State, error: BaseException) -> int:
+    """Whatever ended the command: tell it, and return the exit code."""
+    if isinstance(error, click.Abort):
+        # Click raises it for Ctrl-C and for the end of input at a question, and it is the answer "no".
+        if isinstance(error.__context__, EOFError):
+            return report(state, JackfieldError("the input ended before the question was answered"))
+        if isinstance(error.__context__, KeyboardInterrupt):
+            return _stopped()
+        click.echo("nothing was changed", err=True)
+        return 1
+    if isinstance(error, KeyboardInterrupt):
+        return _stopped()
+    if isinstance(error, click.ClickException):
+        return _report_click(state, error)
+    if isinstance(error, JackfieldError):
+        return report(state, error)
+    return _report_crash(state, error)
+
+
+def _stopped() -> int:
+    click.echo("stopped", err=True)
+    return INTERRUPTED
 
 
 def report(state: State, error: JackfieldError) -> int:
@@ -32,11 +53,11 @@ def report(state: State, error: JackfieldError) -> int:
         if error.fix:
             click.echo(click.style("fix:", fg="cyan") + " " + printable.block(error.fix), err=True, color=state.color)
     if state.verbose and error.__cause__ is not None:
-        click.echo("".join(traceback.format_exception(error)), err=True)
+        click.echo(_traceback(error), err=True)
     return error.exit_code
 
 
-def report_click(state: State, error: click.ClickException) -> int:
+def _report_click(state: State, error: click.ClickException) -> int:
     """Click's own complaints, in the same form."""
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "jackfield"
     known = UsageError(error.format_message(), fix=f"`{path} --help` shows how it is used")
@@ -44,7 +65,7 @@ def report_click(state: State, error: click.ClickException) -> int:
     return error.exit_code
 
 
-def report_crash(state: State, error: BaseException) -> int:
+def _report_crash(state: State, error: BaseException) -> int:
     """Something nobody foresaw: one line, and where the rest was written."""
     if state.plugin is not None:
         distribution, command = state.plugin
@@ -55,14 +76,20 @@ def report_crash(state: State, error: BaseException) -> int:
             fix="run it again with -v to see where; tell the plugin's author",
         )
         if state.verbose:
-            click.echo("".join(traceback.format_exception(error)), err=True)
+            click.echo(_traceback(error), err=True)
         return report(state, broken)
     if state.verbose:
-        click.echo("".join(traceback.format_exception(error)), err=True)
+        click.echo(_traceback(error), err=True)
         return report(state, JackfieldError(f"this should not have happened: {_said(error)}"))
     place = _write_down(state, error)
     where = f"the details are in {place}" if place else "run it again with -v to see the details"
     return report(state, JackfieldError(f"this should not have happened: {_said(error)}", fix=where))
+
+
+def _traceback(error: BaseException) -> str:
+    import traceback  # only ever needed here, and not quick to import
+
+    return "".join(traceback.format_exception(error))
 
 
 def _said(error: BaseException) -> str:
@@ -74,13 +101,13 @@ def _write_down(state: State, error: BaseException) -> str | None:
     """The traceback into the home's logs; None where there is no place for it.  The arguments may hold secrets and are
     left out."""
     logs = state.home.logs
-    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     place = logs / f"crash-{stamp}-{os.getpid()}.log"
-    text = f"jackfield {__version__}, Python {platform.python_version()}, {sys.platform}\n\n"
+    text = f"jackfield {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n\n"
     try:
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError:
         return None
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
-        stream.write(text + "".join(traceback.format_exception(error)))
+        stream.write(text + _traceback(error))
     return str(place)

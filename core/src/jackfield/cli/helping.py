@@ -27,7 +27,7 @@ def help_command(context: click.Context, words: tuple[str, ...]) -> None:
     here = context.find_root()
     command: click.Command = here.command
     path = "jackfield"
-    with click.Context(command, info_name="jackfield", obj=context.obj) as root:
+    with click.Context(command, info_name="jackfield", obj=context.obj, help_option_names=["-h", "--help"]) as root:
         shown = root
         for word in words:
             known = command.list_commands(shown) if isinstance(command, click.Group) else []

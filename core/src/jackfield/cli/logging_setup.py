@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import logging.handlers
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +35,8 @@ def host_logging(home: Home, *, level: str = "info", verbose: int = 0, terminal:
 
     `-v` makes both say more.  Each call replaces what an earlier one set up.
     """
+    import logging.handlers
+
     import structlog
 
     chosen = logging.DEBUG if verbose > 1 else min(_LEVELS[level], logging.INFO) if verbose else _LEVELS[level]

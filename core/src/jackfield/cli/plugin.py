@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jackfield.cli.lazy import Group
+from jackfield.cli.state import State
 from jackfield.config.home import Home
 from jackfield.errors import NotFound
 from jackfield.plugins.broken import Broken, Knowledge, verdict_from_metadata
@@ -26,7 +28,7 @@ __all__ = ["plugin"]
 _WELL = (PluginState.READY, PluginState.UNTRIED, PluginState.LEFT_OUT)
 
 
-@click.group()
+@click.group(cls=Group)
 def plugin() -> None:
     """See which plugins are installed, and mend them."""
 
@@ -134,7 +136,8 @@ def retry_plugin(context: click.Context, name: str, as_json: bool) -> None:
 
 def _look() -> tuple[Knowledge, Inventory, list[PluginInfo]]:
     context = click.get_current_context(silent=True)
-    home = (context.find_object(Home) if context is not None else None) or Home.find()
+    state = context.find_object(State) if context is not None else None
+    home = state.home if state is not None else Home.find()
     knowledge = Knowledge(home.plugins / "broken.json")
     inventory = discover(home.plugins)
     return knowledge, inventory, survey(inventory, knowledge)

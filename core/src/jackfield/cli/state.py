@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from typing import Any, TypeVar
 
 import click
 
-from jackfield.cli import printable
 from jackfield.config.home import Home
 from jackfield.errors import UsageError
 
@@ -77,7 +75,11 @@ def emit(result: Json) -> bool:
     """With `--json`, print the result and return True; else do nothing and return False."""
     if not current().json:
         return False
-    click.echo(printable.harmless_json(json_module.dumps(result, ensure_ascii=False, indent=2)))
+    import json
+
+    from jackfield.cli import printable
+
+    click.echo(printable.harmless_json(json.dumps(result, ensure_ascii=False, indent=2)))
     return True
 
 
