@@ -11,7 +11,17 @@ from jackfield.clock import UnixMs
 from jackfield.ids import QuestionId, SessionId, UserId
 from jackfield.models import Address
 
-__all__ = ["Decision", "Question", "QuestionState", "add", "decide", "expire_due", "open_in_chat", "open_questions", "question"]
+__all__ = [
+    "Decision",
+    "Question",
+    "QuestionState",
+    "add",
+    "decide",
+    "expire_due",
+    "open_in_chat",
+    "open_questions",
+    "question",
+]
 
 
 class QuestionState(StrEnum):
