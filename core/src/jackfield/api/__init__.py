@@ -1,7 +1,7 @@
 """What plugins implement, and what they are handed.
 
-Everything public to a plugin is here and in `jackfield.models`, `jackfield.errors`; `API_VERSION` moves when a signature
-changes, and a test keeps the snapshot (architecture, section 4).
+Everything public to a plugin is here and in `jackfield.models`, `jackfield.errors`; `API_VERSION` moves when a
+signature changes, and a test keeps the snapshot (architecture, section 4).
 """
 
 from __future__ import annotations

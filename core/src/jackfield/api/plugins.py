@@ -70,7 +70,10 @@ class ActionHandler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentPack:
-    """What `register_packs` returns: a folder of markdown files inside an importable package."""
+    """What `register_packs` returns: a folder of markdown files inside an importable package.
+
+    The pack of a directory plugin has no package: then `package` is empty and `folder` an absolute path.
+    """
 
     name: str
     title: str

@@ -131,8 +131,8 @@ class Knowledge:
         return Broken(phase=phase, reason=reason, fix=fix, since=since if isinstance(since, int) else 0)
 
     def well(self, found: Found) -> bool:
-        """It was tried in this state and is well.  The core's own need no trial."""
-        if found.distribution.name == CORE:
+        """It was tried in this state and is well.  The core's own need no trial, nor does what has no code."""
+        if found.distribution.name == CORE or found.codeless:
             return True
         stored = self._well.get(self._well_key(found))
         return stored is not None and self._holds(stored, found)

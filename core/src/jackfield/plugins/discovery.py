@@ -42,6 +42,7 @@ MANIFEST_FILE = "jackfield-plugin.toml"
 _CACHE_FORMAT = 1
 _RACY_NS = 2_000_000_000
 """A folder that changed this recently may still be changing within its clock's tick; its part is not kept."""
+_ANY_STAMP = (0, 0)
 _METADATA = (".dist-info", ".egg-info")
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -106,6 +107,11 @@ class Found(NamedTuple):
         return self.distribution.name == CORE
 
     @property
+    def codeless(self) -> bool:
+        """A directory plugin of documents only: there is nothing to import or to try."""
+        return self.distribution.directory and self.kind is Kind.PACK and not self.value
+
+    @property
     def named_well(self) -> bool:
         """Small letters, digits and single hyphens, at most 64: it becomes a word of the configuration."""
         return len(self.name) <= 64 and _NAME.fullmatch(self.name) is not None
@@ -151,9 +157,10 @@ class Discovery:
         use_cache = os.environ.get("JACKFIELD_EP_CACHE", "1") != "0"
         stored = read_object(self.cache_file) if use_cache else {}
         known = stored.get("folders") if stored.get("for") == _cache_key() else None
-        parts = dict(known) if isinstance(known, dict) else {}
+        parts: dict[str, Any] = dict(known) if isinstance(known, dict) else {}
+        before = dict(parts)
         problems: list[str] = []
-        changed = False
+        cached = True
         everything: dict[str, Distribution] = {}
         for folder in self._folders():
             stamp = _stamp(folder)
@@ -162,21 +169,18 @@ class Discovery:
             found = _from_cache(parts.get(folder), stamp)
             if found is None:
                 found = _scan(folder, self._import_path(), problems)
-                if _settled(stamp):
+                cached = cached and not found
+                parts.pop(folder, None)
+                if _settled(stamp) and not problems:
                     parts[folder] = {"stamp": list(stamp), "found": [distribution_to_plain(one) for one in found]}
-                    changed = True
-                elif parts.pop(folder, None) is not None or found:
-                    changed = True
             for one in found:
                 everything.setdefault(canonical(one.name), one)
-        directories, read_again = self._directories(parts, problems)
-        changed = changed or read_again
-        distributions = (*everything.values(), *directories)
-        if changed and use_cache and not problems:
+        directories, read_again = self._directories(parts)
+        if use_cache and parts != before:
             kept = {folder: part for folder, part in parts.items() if os.path.exists(folder)}  # noqa: PTH110
             write_object(self.cache_file, {"for": _cache_key(), "folders": kept})
         _report(problems)
-        return Inventory(distributions, tuple(problems), not changed)
+        return Inventory((*everything.values(), *directories), tuple(problems), cached and not read_again)
 
     def _import_path(self) -> Sequence[str]:
         return sys.path if self._path is None else self._path
@@ -185,32 +189,23 @@ class Discovery:
         entries = (os.path.abspath(entry or ".") for entry in self._import_path() if isinstance(entry, str))  # noqa: PTH100
         return list(dict.fromkeys(entries))
 
-    def _directories(self, parts: dict[str, Any], problems: list[str]) -> tuple[list[Distribution], bool]:
-        """The directory plugins.  Each one's manifest is its own watch, so they need no racy rule."""
+    def _directories(self, parts: dict[str, Any]) -> tuple[list[Distribution], bool]:
+        """The directory plugins, and whether any was read anew.  Each one's manifest is watched, not the folder."""
         folder = self._folder
         if folder is None or not folder.is_dir():
             return [], False
-        key = f"{folder}/*"
-        stored = parts.get(key)
-        kept = {
-            one.place: one
-            for one in (_from_cache({"stamp": [0, 0], "found": stored}, (0, 0)) or ())
-            if isinstance(stored, list)
-        }
+        kept = {one.place: one for one in _from_cache(parts.get(str(folder)), _ANY_STAMP) or ()}
         found: list[Distribution] = []
-        changed = False
+        again = False
         for entry in sorted(folder.iterdir()):
-            if entry.name.startswith(".") or not entry.is_dir() or not (entry / MANIFEST_FILE).is_file():
+            if entry.name.startswith(".") or not (entry / MANIFEST_FILE).is_file():
                 continue
-            one = kept.get(str(entry))
-            if one is None:
-                changed = True
-                one = _directory_plugin(entry)
-            found.append(one)
-        if changed or len(found) != len(kept):
-            changed = True
-            parts[key] = [distribution_to_plain(one) for one in found]
-        return found, changed
+            one = kept.pop(str(entry), None)
+            again = again or one is None
+            found.append(one or _directory_plugin(entry))
+        if again or kept:
+            parts[str(folder)] = {"stamp": list(_ANY_STAMP), "found": [distribution_to_plain(one) for one in found]}
+        return found, again
 
 
 def discover(plugins_folder: Path | None = None) -> Inventory:

@@ -73,6 +73,8 @@ def load(found: Found, progress: Progress = lambda phase: None) -> LoadedPlugin:
     Raises:
         Refused: any of that failed, whatever it raised short of KeyboardInterrupt.
     """
+    if found.codeless:
+        return _codeless_pack(found)
     plugin = _import_isolated(found, progress)
     progress("hooks")
     notes = _check_isolated(found, plugin)
@@ -81,6 +83,15 @@ def load(found: Found, progress: Progress = lambda phase: None) -> LoadedPlugin:
     offers.notes = (*notes, *offers.notes)
     _compare_names(found, plugin, offers)
     return LoadedPlugin(found, plugin, offers)
+
+
+def _codeless_pack(found: Found) -> LoadedPlugin:
+    """A directory plugin that is nothing but documents."""
+    from jackfield.api import DocumentPack
+
+    title = found.distribution.title or found.name
+    pack = DocumentPack(name=found.name, title=title, package="", folder=found.distribution.place)
+    return LoadedPlugin(found, pack, Offers(by_kind={Kind.PACK: {found.name: pack}}))
 
 
 # ---- import
@@ -345,6 +356,14 @@ def _name_of(item: Any) -> str:
 def _compare_names(found: Found, plugin: object, offers: Offers) -> None:
     hook = REGISTRATION_HOOKS[found.kind]
     names = offers.by_kind.get(found.kind)
+    if names is None and inspect.isfunction(inspect.getattr_static(plugin, hook, None)):
+        raise Refused(
+            Broken(
+                phase="register",
+                reason=f"{hook} of {found.value} is not marked as a hook",
+                fix=f"write @hookimpl above def {hook}",
+            )
+        )
     if names is None:
         raise Refused(
             Broken(

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
-__all__ = ["install_project", "make_distribution", "manifest_text", "settle"]
+__all__ = ["Site", "install_project", "make_distribution", "manifest_text", "settle"]
 
 
 def make_distribution(
@@ -82,6 +85,65 @@ def settle(folder: Path) -> None:
     """Make the folder look unchanged for a while, so that discovery keeps what it reads of it."""
     moment = os.stat(folder).st_mtime_ns - 60_000_000_000  # noqa: PTH116
     os.utime(folder, ns=(moment, moment))
+
+
+class Site:
+    """A throw-away site-packages folder on `sys.path`, and a home beside it.
+
+        with Site(tmp_path) as site:
+            site.install(project)
+            registry = PluginRegistry(state_file=site.state_file)
+
+    On leaving, the path is as before and what was imported from the folder is forgotten.  The user's cache folder is
+    moved below `root` meanwhile.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.packages = root / "site-packages"
+        self.home = root / "home"
+        self.cache = root / "cache"
+        self._cache_before: str | None = None
+
+    @property
+    def state_file(self) -> Path:
+        """For a `PluginRegistry`."""
+        return self.home / "plugins" / "broken.json"
+
+    def install(self, project: Path) -> Path:
+        """Install a project folder; its metadata folder."""
+        return install_project(self.packages, project)
+
+    def add(
+        self,
+        name: str,
+        version: str = "1.0",
+        *,
+        entry_points: Mapping[str, Mapping[str, str]],
+        files: Mapping[str, str] = {},
+    ) -> Path:
+        """Install what is given; its metadata folder."""
+        info = make_distribution(self.packages, name, version, entry_points=entry_points, files=files)
+        importlib.invalidate_caches()
+        return info
+
+    def __enter__(self) -> Self:
+        self.packages.mkdir(parents=True)
+        self.home.mkdir(parents=True)
+        self._cache_before = os.environ.get("XDG_CACHE_HOME")
+        os.environ["XDG_CACHE_HOME"] = str(self.cache)
+        sys.path.append(str(self.packages))
+        importlib.invalidate_caches()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        sys.path.remove(str(self.packages))
+        if self._cache_before is None:
+            os.environ.pop("XDG_CACHE_HOME", None)
+        else:
+            os.environ["XDG_CACHE_HOME"] = self._cache_before
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None) or "").startswith(str(self.packages)):
+                del sys.modules[name]
 
 
 def _write(folder: Path, path: str, text: str, record: list[str]) -> None:
