@@ -109,11 +109,10 @@ class HostBell:
             MailboxError: the socket can't be made.
         """
         path = self._folder.bell
-        with suppress(FileNotFoundError):
-            try:
-                path.unlink()
-            except OSError as problem:
-                raise MailboxDamaged(f"could not remove {path}: {problem.strerror}") from problem
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as problem:
+            raise MailboxDamaged(f"could not remove {path}: {problem.strerror}") from problem
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listening.setblocking(False)
