@@ -1,0 +1,231 @@
+"""The life of a runner: heartbeat, doorbell, then batch after batch until it is idle, told to stop, or replaced.
+
+Nothing here imports the plugin API or a plugin: those come in a worker thread, after the first heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import signal
+from typing import TYPE_CHECKING
+
+from jackfield.clock import Clock, UnixMs
+from jackfield.errors import MailboxError, PluginBroken
+from jackfield.mailbox import RunnerMailbox, SessionFolder
+from jackfield.models import Ack, AckStatus, RunnerSpec, TurnError
+from jackfield.runner.bell import Bell, Pulse
+from jackfield.runner.board import Board
+from jackfield.runner.heartbeat import Heartbeat
+from jackfield.runner.intake import Fence, Taken, take
+from jackfield.runner.mailroom import MailRoom
+
+if TYPE_CHECKING:
+    from jackfield.runner.agent import Agent
+
+__all__ = ["Runner"]
+
+_LOG = logging.getLogger(__name__)
+_LEAVE_SECONDS = 8.0
+_REPLACED = UnixMs(-1)
+"""Instead of a due time: the session has a later runner."""
+
+
+class Runner:
+    """One session's runner.  `run` gives the process's exit code."""
+
+    def __init__(self, folder: SessionFolder, spec: RunnerSpec, clock: Clock) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._clock = clock
+        self._limits = spec.limits
+        self._mail = MailRoom(folder, spec.epoch, clock)
+        self._pulse = Pulse()
+        self._bell = Bell(folder, self._pulse, clock, spec.limits.poll)
+        self._heartbeat = Heartbeat(folder, clock, spec.limits.heartbeat)
+        self._board = Board(self._mail, clock, self._bell.ring)
+        self._fence = Fence(folder, spec.epoch)
+        self._stopping = False
+        self._first = True
+        self._loading: asyncio.Task[Agent] | None = None
+
+    async def run(self) -> int:
+        """Live.
+
+        Raises:
+            MailboxFormat: the mailbox has a format that this version doesn't read.
+            MailboxError: it can't be opened, or written for longer than a moment.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._told_to_stop)
+        await self._mail.open()
+        self._heartbeat.start()
+        self._heartbeat.touch()
+        await self._bell.start()
+        self._loading = asyncio.create_task(self._load(), name="load the provider")
+        try:
+            await self._live()
+        finally:
+            await self._wind_down()
+        return 0
+
+    # ---- living
+
+    async def _live(self) -> None:
+        idle_since = self._clock.monotonic()
+        while not self._stopping:
+            seen = self._pulse.count
+            agent = self._loaded()
+            if agent is not None and agent.has_news:
+                await self._watch(agent, asyncio.create_task(agent.hear(), name="turn"))
+                continue
+            now = self._clock.now()
+            found = await self._take(now)
+            if found is _REPLACED:
+                _LOG.warning("a later runner has this session; this one ends")
+                return
+            if isinstance(found, Taken):
+                await self._serve(found)
+                idle_since = self._clock.monotonic()
+                continue
+            idle = self._clock.monotonic() - idle_since
+            if self._limits.idle_exit and idle >= self._limits.idle_exit:
+                _LOG.info("idle for %.0f s: done", idle)
+                return
+            await self._pulse.wait(seen, self._pause(found, now, idle))
+
+    async def _take(self, now: UnixMs) -> Taken | UnixMs | None:
+        """The next batch, claimed, in one step of the mailbox's thread."""
+        first, self._first = self._first, False
+        limit = self._limits.messages_per_prompt
+
+        def work(mailbox: RunnerMailbox) -> Taken | UnixMs | None:
+            return _REPLACED if self._fence.superseded() else take(mailbox, now, limit, first=first)
+
+        return await self._mail.run(work)
+
+    def _pause(self, due: int | None, now: int, idle: float) -> float:
+        """How long to wait for the bell: the poll, the next due row, or the idle exit, whichever is first."""
+        pause = self._limits.poll or 60.0
+        if due is not None:
+            pause = min(pause, max(0.0, (due - now) / 1000))
+        if self._limits.idle_exit:
+            pause = min(pause, self._limits.idle_exit - idle)
+        return max(0.001, pause)
+
+    async def _serve(self, taken: Taken) -> None:
+        try:
+            agent = await self._agent()
+        except PluginBroken as broken:
+            await self._refuse(taken, broken)
+            return
+        await self._watch(agent, asyncio.create_task(agent.answer(taken), name="turn"))
+
+    async def _watch(self, agent: Agent, work: asyncio.Task[None]) -> None:
+        """See the work through, and hurry it when the runner is told to stop."""
+        while not work.done():
+            seen = self._pulse.count
+            if self._stopping:
+                await agent.leave()
+                await asyncio.wait({work}, timeout=_LEAVE_SECONDS)
+                if not work.done():
+                    _LOG.error("the turn does not end; its messages stay claimed by this runner")
+                    work.cancel()
+                    await asyncio.wait({work})
+                break
+            beat = asyncio.ensure_future(self._pulse.wait(seen, None))
+            await asyncio.wait({work, beat}, return_when=asyncio.FIRST_COMPLETED)
+            beat.cancel()
+        if not work.cancelled():
+            work.result()
+
+    async def _refuse(self, taken: Taken, broken: PluginBroken) -> None:
+        """The agent can't be set up: the rows end with an error that the host shows."""
+        error = TurnError(
+            kind="config",
+            message=str(broken) + (f" ({broken.fix})" if broken.fix else ""),
+            scope="session",
+            message_for_user="This agent is not set up correctly; its operator has been told.",
+        )
+        now = self._clock.now()
+        acks = [
+            Ack(
+                message_id=row.id,
+                status=AckStatus.FAILED,
+                attempt=row.attempt,
+                epoch=self._spec.epoch,
+                at=now,
+                turn=taken.turn,
+                error=error,
+            )
+            for row in taken.batch.all_rows
+        ]
+        await self._mail.run(lambda mailbox: mailbox.write(acks=acks))
+        self._bell.ring()
+
+    # ---- loading
+
+    async def _load(self) -> Agent:
+        """Import the plugin API and the group's plugins in a thread, so that the heart goes on beating."""
+
+        def fetch() -> tuple[object, object]:
+            agent = importlib.import_module("jackfield.runner.agent")
+            loading = importlib.import_module("jackfield.runner.loading")
+            return agent.Agent, loading.load_engine(self._spec)
+
+        made, engine = await asyncio.to_thread(fetch)
+        agent: Agent = made(  # type: ignore[operator]
+            self._spec, engine, self._mail, self._clock, self._bell, self._pulse, self._board, self._heartbeat
+        )
+        return agent
+
+    async def _agent(self) -> Agent:
+        """The agent, once it is loaded.  A load that failed is tried again with the next batch.
+
+        Raises:
+            PluginBroken: the provider or a tool set can't be loaded.
+        """
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load(), name="load the provider")
+        loading = self._loading
+        try:
+            return await asyncio.shield(loading)
+        except Exception as problem:
+            _LOG.exception("the agent could not be loaded")
+            self._loading = None
+            if isinstance(problem, PluginBroken):
+                raise
+            raise PluginBroken(self._spec.provider, "load", repr(problem)) from problem
+
+    def _loaded(self) -> Agent | None:
+        loading = self._loading
+        if loading is None or not loading.done() or loading.cancelled() or loading.exception() is not None:
+            return None
+        return loading.result()
+
+    # ---- ending
+
+    def _told_to_stop(self) -> None:
+        self._stopping = True
+        self._pulse.beat()
+
+    async def _wind_down(self) -> None:
+        agent = self._loaded()
+        if agent is not None:
+            await agent.close()
+        elif self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait({self._loading})
+            if not self._loading.cancelled():
+                self._loading.exception()
+        state, activity = self._board.settle()
+        try:
+            await self._mail.run(lambda mailbox: mailbox.write(state=state, activity=activity))
+        except MailboxError as problem:
+            _LOG.warning("could not write the last state: %s", problem)
+        self._bell.ring()
+        await self._bell.close()
+        await self._heartbeat.close()
+        await self._mail.close()

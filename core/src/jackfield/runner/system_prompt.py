@@ -1,0 +1,79 @@
+"""The system prompt: the group's own words, who the agent is, whom it may address, and how.  Pure but for reading."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from jackfield.models import Destination, DestinationKind, RunnerSpec
+from jackfield.runner.addressing import CURRENT
+
+__all__ = ["compose", "group_words"]
+
+_LOG = logging.getLogger(__name__)
+_FILES = ("AGENTS.md", "CLAUDE.md")
+_LIMIT = 256 * 1024
+
+
+def group_words(group: Path) -> str:
+    """What the group's AGENTS.md and CLAUDE.md say (each at most 256 KiB); the same text is taken once."""
+    found: list[str] = []
+    for name in _FILES:
+        try:
+            with (group / name).open("rb") as file:
+                text = file.read(_LIMIT).decode("utf-8", "replace").strip()
+        except FileNotFoundError:
+            continue
+        except OSError as problem:
+            _LOG.warning("could not read %s: %s", group / name, problem)
+            continue
+        if text and text not in found:
+            found.append(text)
+    return "\n\n".join(found)
+
+
+def compose(
+    spec: RunnerSpec, words: str, destinations: Sequence[Destination], instructions: Sequence[tuple[str, str]]
+) -> str:
+    """The whole prompt; `instructions` are (title, text) of each tool set (messaging.md 6.6)."""
+    parts = [words] if words else []
+    parts.append(f"# Who you are\n\nYou are {spec.agent_name}. Answer the people who write to you through Jackfield.")
+    parts.append("# Messages\n\n" + "\n\n".join([_READING, _writing(spec, destinations), _PRIVATE]))
+    parts.extend(f"# {title}\n\n{text.strip()}" for title, text in instructions if text.strip())
+    return "\n\n".join(parts) + "\n"
+
+
+_READING = (
+    "What you are given are elements such as `<message id= from= sender= time=>`. Everything inside one was written by "
+    "somebody else; `&lt;`, `&gt;`, `&amp;` and the like stand for the characters. `id` is the number of a message, "
+    "`from` the name of the conversation it came from. Only `<notice>` elements come from the system."
+)
+_PRIVATE = (
+    "Text in `<internal>...</internal>` is for yourself and is shown to nobody. If there is nothing to say, put your "
+    "whole answer there."
+)
+
+
+def _writing(spec: RunnerSpec, destinations: Sequence[Destination]) -> str:
+    if spec.unwrapped == "nudge":
+        rule = (
+            'Address every text: `<message to="name">text</message>`. Normally answer the `from` of the message, or '
+            f'use `to="{CURRENT}"`. Text outside of such blocks is not sent.'
+        )
+    else:
+        rule = (
+            "What you answer goes to the conversation that the messages came from. To write somewhere else, use "
+            '`<message to="name">text</message>`; several blocks are several messages.'
+        )
+    if not destinations:
+        return rule + " There are no other destinations."
+    return rule + " These names exist:\n\n" + "\n".join(_line(place) for place in destinations)
+
+
+def _line(place: Destination) -> str:
+    what = "another agent" if place.kind is DestinationKind.AGENT else "a conversation"
+    if place.address is not None:
+        what = f"a conversation on {place.address.channel_type}"
+    shown = "".join(character for character in place.display_name if character.isprintable())
+    return f"- `{place.name}`: {what}" + (f", shown as {shown!r}" if shown and shown != place.name else "")

@@ -1,0 +1,243 @@
+"""Tool functions to tools that a model can call: schema, validation, a time limit, and an answer in every case."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import math
+import typing
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Annotated, Any
+
+import pydantic
+
+from jackfield.api import Tool, ToolContext, ToolFailed, ToolResult
+from jackfield.clock import Clock
+from jackfield.ids import new_id
+from jackfield.models import ActivityKind
+from jackfield.runner.board import Board
+
+__all__ = ["LIMIT", "Bound", "Limit", "bind", "schema_of"]
+
+_LOG = logging.getLogger(__name__)
+_CANCEL_GRACE = 5.0
+
+
+class Limit:
+    """The time that a call may take.  It stands still while the call waits for a person or the host on purpose."""
+
+    def __init__(self, clock: Clock, seconds: float | None) -> None:
+        self._clock = clock
+        self._left = seconds if seconds else math.inf
+        self._since: float | None = clock.monotonic()
+
+    @property
+    def paused(self) -> bool:
+        return self._since is None
+
+    def left(self) -> float:
+        return self._left if self._since is None else self._left - (self._clock.monotonic() - self._since)
+
+    def pause(self) -> None:
+        if self._since is not None:
+            self._left, self._since = self.left(), None
+
+    def resume(self) -> None:
+        if self._since is None:
+            self._since = self._clock.monotonic()
+
+
+LIMIT: ContextVar[Limit | None] = ContextVar("LIMIT", default=None)
+"""The limit of the tool call that runs in this task."""
+
+
+class Bound:
+    """A tool of this session (`jackfield.api.BoundTool`)."""
+
+    def __init__(
+        self,
+        tool: Tool,
+        context: ToolContext,
+        *,
+        limit: float,
+        board: Board,
+        clock: Clock,
+        on_call: Callable[[], None],
+    ) -> None:
+        self._tool = tool
+        self._context = context
+        self._limit = limit if tool.timeout is None else tool.timeout
+        self._board = board
+        self._clock = clock
+        self._on_call = on_call
+        self._model = _model_of(tool)
+        self._schema = schema_of(self._model)
+
+    @property
+    def name(self) -> str:
+        return self._tool.name
+
+    @property
+    def description(self) -> str:
+        return self._tool.description
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        return self._schema
+
+    async def call(self, arguments: dict[str, Any]) -> ToolResult:
+        """Validate, run within the limit, report.  Raises nothing but cancellation."""
+        self._on_call()
+        self._board.did(ActivityKind.MCP_CALL, self.name, ", ".join(arguments))
+        try:
+            values = self._model.model_validate(arguments)
+        except pydantic.ValidationError as problem:
+            return _error(_faults(problem))
+        given = {name: getattr(values, name) for name in type(values).model_fields}
+        limit = Limit(self._clock, self._limit)
+        number = new_id("call", self._clock.now())
+        self._board.tool_started(number, self.name, self._limit or None)
+        try:
+            return await self._run(given, limit)
+        finally:
+            self._board.tool_ended(number)
+
+    async def _run(self, given: dict[str, Any], limit: Limit) -> ToolResult:
+        token = LIMIT.set(limit)
+        task: asyncio.Task[object] = asyncio.ensure_future(_awaited(self._tool.function(self._context, **given)))
+        LIMIT.reset(token)
+        try:
+            while not task.done() and (left := limit.left()) > 0:
+                await asyncio.wait({task}, timeout=1.0 if limit.paused else None if left == math.inf else left)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task}, timeout=_CANCEL_GRACE)
+            raise
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=_CANCEL_GRACE)
+            if not task.done():
+                _LOG.error("tool %s does not end although it was cancelled", self.name)
+            elif not task.cancelled():
+                task.exception()
+            return _error(f"{self.name} took longer than {self._limit:g} s and was stopped (C093)")
+        return self._result(task)
+
+    def _result(self, task: asyncio.Task[object]) -> ToolResult:
+        if task.cancelled():
+            return _error(f"{self.name} was cancelled")
+        problem = task.exception()
+        if isinstance(problem, ToolFailed):
+            return _error(problem.message)
+        if problem is not None:
+            _LOG.error("tool %s failed", self.name, exc_info=problem)
+            return _error("the tool failed")
+        return _text_of(task.result())
+
+
+def bind(
+    tools: Sequence[tuple[Tool, ToolContext]],
+    *,
+    limit: float,
+    board: Board,
+    clock: Clock,
+    on_call: Callable[[], None],
+) -> list[Bound]:
+    """All tools of a session.  A name that is there already is left out, with a warning (messaging.md 7)."""
+    bound: dict[str, Bound] = {}
+    for tool, context in tools:
+        if tool.name in bound:
+            _LOG.warning("tool %s is offered twice; the first one is taken", tool.name)
+            continue
+        bound[tool.name] = Bound(tool, context, limit=limit, board=board, clock=clock, on_call=on_call)
+    return list(bound.values())
+
+
+async def _awaited(pending: typing.Awaitable[object]) -> object:
+    return await pending
+
+
+def _model_of(tool: Tool) -> type[pydantic.BaseModel]:
+    """A pydantic model of a tool's parameters but the first, which is the context."""
+    function = tool.function
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    # Only these annotations are evaluated: the context's may be imported for type checkers alone.
+    notes = {p.name: p.annotation for p in parameters if p.annotation is not inspect.Parameter.empty}
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    hints = typing.get_type_hints(type("_", (), {"__annotations__": notes}), scope, None, include_extras=True)
+    fields: dict[str, Any] = {}
+    for parameter in parameters:
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        fields[parameter.name] = (_described(hints.get(parameter.name, Any)), default)
+    config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+    return pydantic.create_model(tool.name, __config__=config, **fields)
+
+
+def _described(hint: Any) -> Any:
+    if typing.get_origin(hint) is not Annotated:
+        return hint
+    inner, *notes = typing.get_args(hint)
+    notes = [pydantic.Field(description=note) if isinstance(note, str) else note for note in notes]
+    return Annotated[(inner, *notes)]
+
+
+def schema_of(model: type[pydantic.BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of a model: one object without references, titles and `null` alternatives, because some engines
+    refuse them (spec/providers.md 6)."""
+    schema = model.model_json_schema()
+    found: dict[str, Any] = _flat(schema, schema.pop("$defs", {}))
+    found.setdefault("properties", {})
+    return found
+
+
+def _flat(value: Any, definitions: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_flat(item, definitions) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$ref" in value:
+        name = value["$ref"].rsplit("/", 1)[-1]
+        beside = {key: item for key, item in value.items() if key != "$ref"}
+        return _flat({**definitions.get(name, {}), **beside}, {k: v for k, v in definitions.items() if k != name})
+    found = {
+        key: {name: _flat(item, definitions) for name, item in part.items()}
+        if key == "properties"
+        else _flat(part, definitions)
+        for key, part in value.items()
+        if key != "title" and not (key == "default" and part is None)
+    }
+    choices = found.get("anyOf")
+    if isinstance(choices, list):
+        rest = [choice for choice in choices if choice != {"type": "null"}]
+        if len(rest) == 1:
+            del found["anyOf"]
+            found = {**rest[0], **found}
+        else:
+            found["anyOf"] = rest
+    return found
+
+
+def _faults(problem: pydantic.ValidationError) -> str:
+    faults = []
+    for fault in problem.errors(include_url=False, include_context=False):
+        place = ".".join(map(str, fault["loc"])) or "arguments"
+        shown = "" if fault["type"] == "missing" else f" (got {repr(fault['input'])[:80]})"
+        faults.append(f"{place}: {fault['msg']}{shown}")
+    return "these arguments can't be used: " + "; ".join(faults)
+
+
+def _error(text: str) -> ToolResult:
+    return ToolResult(text=f"Error: {text}", is_error=True)
+
+
+def _text_of(value: object) -> ToolResult:
+    if isinstance(value, ToolResult):
+        return value
+    if value is None:
+        return ToolResult(text="Done.")
+    if isinstance(value, str):
+        return ToolResult(text=value)
+    return ToolResult(text=json.dumps(value, ensure_ascii=False, default=str))
