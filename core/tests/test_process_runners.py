@@ -276,6 +276,65 @@ async def test_a_runner_left_behind_is_found_again(bench: Bench) -> None:
     os.waitpid(handle.pid, 0)  # in this test both hosts are one process
 
 
+HOST = """
+    import asyncio, sys
+    from pathlib import Path
+    from jackfield.api import GroupPlace, SessionPlace
+    from jackfield.process.runtime import ProcessRuntime
+    from jackfield.process.settings import ProcessSettings
+    from jackfield.testing.runtimes import BenchContext, make_launch
+    isolation, home, group_id, group, session_id, session, script = sys.argv[1:]
+    place = SessionPlace(
+        session_id=session_id, folder=Path(session), group=GroupPlace(agent_group_id=group_id, folder=Path(group))
+    )
+    async def main():
+        context = BenchContext(Path(home))
+        argv = (sys.executable, "-c", script)
+        runtime = ProcessRuntime(context, ProcessSettings(isolation=isolation), runner_argv=argv)
+        await runtime.launch(make_launch(place, context, epoch=4))
+        await context.until_lines("ready")
+        print("up", flush=True)
+        await asyncio.Event().wait()
+    asyncio.run(main())
+    """
+
+
+@pytest.mark.skipif(not proc.HAS_PROC, reason="knows processes again by /proc")
+async def test_a_runner_outlives_a_host_that_is_killed_and_goes_on_writing(bench: Bench) -> None:
+    place = bench.place
+    script = textwrap.dedent(
+        """
+        import os, signal
+        os.mkfifo("go")
+        print("ready", flush=True)
+        open("go").read()
+        for _ in range(50_000):
+            print("meanwhile", flush=False)
+        print("after", flush=True)
+        signal.pause()
+        """
+    )
+    arguments = (bench.isolation, bench.context.home, place.group.agent_group_id, place.group.folder)
+    host = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", textwrap.dedent(HOST), *map(str, (*arguments, place.session_id, place.folder, script)),
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert host.stdout is not None
+    async with asyncio.timeout(BOUND):
+        assert await host.stdout.readline() == b"up\n"
+        host.kill()
+        await host.wait()
+        runtime = bench.runtime("")
+        (found,) = await runtime.adopt()
+        bench.started.append(found)
+        await asyncio.to_thread((place.group.workspace / "go").write_text, "!")
+    await bench.context.until_lines("after")
+    assert (found.session_id, found.epoch) == (place.session_id, 4)
+    async with asyncio.timeout(BOUND):
+        await found.kill()
+    assert await ended(found) == -1
+
+
 async def test_another_installs_runner_is_never_adopted_nor_ended(bench: Bench, tmp_path: Path) -> None:
     """C099: also when its record lies in our folder, and its session has the same name."""
     handle = await bench.launch(WAITS)
