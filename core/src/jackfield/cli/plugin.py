@@ -6,17 +6,15 @@ plugin broken, and answer at once (C181, C183).  Trying a plugin happens in a ch
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from jackfield.cli.lazy import Group
-from jackfield.cli.state import State
-from jackfield.config.home import Home
+from jackfield.cli.lazy import Group, json_option
+from jackfield.cli.state import current, emit, say
 from jackfield.errors import NotFound
-from jackfield.plugins.broken import Broken, Knowledge, verdict_from_metadata
+from jackfield.plugins.broken import Knowledge, verdict_from_metadata
 from jackfield.plugins.discovery import Found, Inventory, discover
 from jackfield.plugins.listing import PluginInfo, PluginState, survey
 
@@ -34,33 +32,32 @@ def plugin() -> None:
 
 
 @plugin.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def list_plugins(as_json: bool) -> None:
+@json_option
+def list_plugins() -> None:
     """List the installed plugins and the state of each."""
     _, inventory, infos = _look()
-    if as_json:
-        _print_json({"plugins": [_plain(info) for info in infos], "problems": list(inventory.problems)})
+    if emit({"plugins": [_plain(info) for info in infos], "problems": list(inventory.problems)}):
         return
-    if not infos:
-        click.echo("No plugin is installed.")
-    rows = [(info.name, info.kind, info.state, f"{info.distribution} {info.version}", info.title) for info in infos]
-    _print_table(("NAME", "KIND", "STATE", "DISTRIBUTION", "TITLE"), rows)
+    from jackfield.cli import output
+
+    columns = {"name": "NAME", "kind": "KIND", "state": "STATE", "from": "DISTRIBUTION", "title": "TITLE"}
+    rows = [{**_plain(info), "from": f"{info.distribution} {info.version}"} for info in infos]
+    output.table(rows, columns, empty="No plugin is installed.", wide="title")
     for info in infos:
         if info.broken is not None:
-            click.echo(f"\n{info.name} ({info.kind}, {info.distribution}): {info.state}")
-            _print_trouble(info.broken)
+            say()
+            _print_state(info)
     _print_problems(inventory)
 
 
 @plugin.command("info")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
-def show_plugin(name: str, as_json: bool) -> None:
+@json_option
+def show_plugin(name: str) -> None:
     """Show all that is known about a plugin, by its name or its distribution's."""
     _, inventory, infos = _look()
     chosen = _named(infos, name)
-    if as_json:
-        _print_json({"plugins": [_plain(info, whole=True) for info in chosen], "problems": list(inventory.problems)})
+    if emit({"plugins": [_plain(info, whole=True) for info in chosen], "problems": list(inventory.problems)}):
         return
     for place, info in enumerate(chosen):
         if place:
@@ -70,9 +67,9 @@ def show_plugin(name: str, as_json: bool) -> None:
 
 @plugin.command("doctor")
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@json_option
 @click.pass_context
-def examine_plugins(context: click.Context, name: str | None, as_json: bool) -> None:
+def examine_plugins(context: click.Context, name: str | None) -> None:
     """Try the plugins that nobody has loaded yet (with NAME: that one, in any case), and say what is wrong.
 
     Each is tried in a process of its own, for at most 10 s.  Ends with exit code 1 when something is wrong.
@@ -82,32 +79,24 @@ def examine_plugins(context: click.Context, name: str | None, as_json: bool) -> 
     waiting = [one for one in chosen if one.state is PluginState.UNTRIED or (name is not None and _can_be_tried(one))]
     _try(knowledge, [info.found for info in waiting])
     keys = {info.found.key for info in chosen}
-    chosen = [info for info in survey(inventory, knowledge) if info.found.key in keys]
+    chosen = [info for info in survey(inventory, knowledge, safe=current().safe) if info.found.key in keys]
     wrong = [info for info in chosen if info.state not in _WELL]
     ok = not wrong and not inventory.problems
-    if as_json:
-        _print_json({"ok": ok, "plugins": [_plain(info) for info in chosen], "problems": list(inventory.problems)})
-    else:
+    if not emit({"ok": ok, "plugins": [_plain(info) for info in chosen], "problems": list(inventory.problems)}):
         for info in chosen:
             if info in wrong or info.notes or name is not None:
-                click.echo(f"{info.name} ({info.kind}, {info.distribution} {info.version}): {info.state}")
-                if info.broken is not None:
-                    _print_trouble(info.broken)
-                for note in info.notes:
-                    click.echo(f"  note: {note}")
+                _print_state(info)
         _print_problems(inventory)
-        if ok and name is None:
-            click.echo(f"All {len(chosen)} plugins are well." if len(chosen) != 1 else "The one plugin is well.")
-        elif name is None:
-            click.echo(f"{len(wrong)} of {len(chosen)} plugins need attention.")
+        if name is None:
+            say("All plugins are well." if ok else f"{len(wrong)} of {len(chosen)} plugins need attention.")
     context.exit(0 if ok else 1)
 
 
 @plugin.command("retry")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@json_option
 @click.pass_context
-def retry_plugin(context: click.Context, name: str, as_json: bool) -> None:
+def retry_plugin(context: click.Context, name: str) -> None:
     """Forget why a plugin failed, and try it again.
 
     A running host takes it up again with `jackfield reload`.
@@ -119,15 +108,11 @@ def retry_plugin(context: click.Context, name: str, as_json: bool) -> None:
     everything = inventory.found()
     _try(knowledge, [one.found for one in chosen if verdict_from_metadata(one.found, everything) is None])
     keys = {info.found.key for info in chosen}
-    chosen = [info for info in survey(inventory, knowledge) if info.found.key in keys]
+    chosen = [info for info in survey(inventory, knowledge, safe=current().safe) if info.found.key in keys]
     ok = all(info.state in _WELL for info in chosen)
-    if as_json:
-        _print_json({"ok": ok, "plugins": [_plain(info) for info in chosen], "problems": list(inventory.problems)})
-    else:
+    if not emit({"ok": ok, "plugins": [_plain(info) for info in chosen], "problems": list(inventory.problems)}):
         for info in chosen:
-            click.echo(f"{info.name} ({info.kind}, {info.distribution} {info.version}): {info.state}")
-            if info.broken is not None:
-                _print_trouble(info.broken)
+            _print_state(info)
     context.exit(0 if ok else 1)
 
 
@@ -135,12 +120,10 @@ def retry_plugin(context: click.Context, name: str, as_json: bool) -> None:
 
 
 def _look() -> tuple[Knowledge, Inventory, list[PluginInfo]]:
-    context = click.get_current_context(silent=True)
-    state = context.find_object(State) if context is not None else None
-    home = state.home if state is not None else Home.find()
-    knowledge = Knowledge(home.plugins / "broken.json")
-    inventory = discover(home.plugins)
-    return knowledge, inventory, survey(inventory, knowledge)
+    state = current()
+    knowledge = Knowledge(state.home.plugins / "broken.json")
+    inventory = discover(state.home.plugins)
+    return knowledge, inventory, survey(inventory, knowledge, safe=state.safe)
 
 
 def _named(infos: Sequence[PluginInfo], name: str) -> list[PluginInfo]:
@@ -203,62 +186,51 @@ def _plain(info: PluginInfo, *, whole: bool = False) -> dict[str, Any]:
     return out
 
 
-def _print_json(value: dict[str, Any]) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+def _print_state(info: PluginInfo) -> None:
+    """One plugin's state in words; what a plugin says of itself is made harmless."""
+    from jackfield.cli import output, printable
 
-
-def _print_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    if not rows:
-        return
-    every = [heads, *rows]
-    widths = [max(len(str(row[column])) for row in every) for column in range(len(heads))]
-    for row in every:
-        cells = (str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
-
-
-def _print_trouble(broken: Broken) -> None:
-    click.echo(f"  {broken.phase}: {broken.reason}")
-    click.echo(f"  what to do: {broken.fix}")
+    said = click.style(str(info.state), fg=output.state_colour(str(info.state)))
+    say(f"{printable.line(info.name)} ({info.kind}, {printable.line(info.distribution)} {info.version}): {said}")
+    if info.broken is not None:
+        say(f"  {info.broken.phase}: {printable.line(info.broken.reason)}")
+        say(f"  fix: {printable.line(info.broken.fix)}")
+    for note in info.notes:
+        say(f"  note: {printable.line(note)}")
 
 
 def _print_problems(inventory: Inventory) -> None:
+    from jackfield.cli import printable
+
     for problem in inventory.problems:
-        click.echo(f"\n{problem}")
+        say(f"\n{printable.line(problem)}")
 
 
 def _print_info(info: PluginInfo) -> None:
+    from jackfield.cli import printable
+
     distribution = info.found.distribution
-    manifest = info.manifest
-    click.echo(f"{info.name}  {info.title}".rstrip())
     facts = [
-        ("kind", str(info.kind)),
-        ("state", str(info.state)),
-        ("distribution", f"{info.distribution} {info.version}{' (editable)' if distribution.editable else ''}"),
+        ("title", info.title),
         ("entry point", info.entry or "none"),
         ("lies in", ", ".join(distribution.roots) or distribution.place),
         ("manifest", distribution.manifest_path or "none: the author should add a jackfield-plugin.toml"),
+        ("installed", "editable" if distribution.editable else ""),
+        *(_manifest_facts(info.manifest) if info.manifest is not None else ()),
     ]
-    if manifest is not None:
-        facts += _manifest_facts(manifest)
+    _print_state(info)
     for name, value in facts:
-        click.echo(f"  {name + ':':<14}{value}")
-    if info.broken is not None:
-        _print_trouble(info.broken)
-    for note in info.notes:
-        click.echo(f"  note: {note}")
+        if value:
+            say(f"  {name + ':':<13}{printable.line(value)}")
 
 
 def _manifest_facts(manifest: Manifest) -> list[tuple[str, str]]:
-    facts = [("about", manifest.description)] if manifest.description else []
-    facts.append(("plugin API", manifest.api))
-    if manifest.permissions:
-        facts.append(("asks for", ", ".join(manifest.permissions)))
-    facts += [
-        ("setting", f"{one.name} ({one.type}){' required' * one.required}  {one.help}") for one in manifest.settings
+    return [
+        ("about", manifest.description),
+        ("plugin API", manifest.api),
+        ("asks for", ", ".join(manifest.permissions)),
+        *(("setting", f"{one.name} ({one.type}){' required' * one.required}: {one.help}") for one in manifest.settings),
+        *(("secret", f"{one.name}: {one.help}") for one in manifest.secrets),
+        *(("command", f"jackfield {one.name}: {one.help}") for one in manifest.commands),
+        ("docs", manifest.docs),
     ]
-    facts += [("secret", f"{one.name}  {one.help}") for one in manifest.secrets]
-    facts += [("command", f"jackfield {one.name}  {one.help}") for one in manifest.commands]
-    if manifest.docs:
-        facts.append(("docs", manifest.docs))
-    return facts
