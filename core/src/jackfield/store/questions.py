@@ -16,6 +16,7 @@ __all__ = [
     "Question",
     "QuestionState",
     "add",
+    "any_due",
     "decide",
     "expire_due",
     "open_in_chat",
@@ -139,6 +140,14 @@ def decide(db: sqlite3.Connection, id: QuestionId, value: str, by: UserId | None
     if row is None:
         return Decision.UNKNOWN
     return Decision.ALREADY if row[0] == QuestionState.DECIDED.value else Decision.EXPIRED
+
+
+def any_due(db: sqlite3.Connection, now: UnixMs) -> bool:
+    """Whether `expire_due` would find anything."""
+    row = db.execute(
+        "SELECT 1 FROM questions WHERE state = 'open' AND expires_at IS NOT NULL AND expires_at <= ? LIMIT 1", (now,)
+    ).fetchone()
+    return row is not None
 
 
 def expire_due(db: sqlite3.Connection, now: UnixMs) -> list[Question]:

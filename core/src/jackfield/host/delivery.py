@@ -1,0 +1,338 @@
+"""Everything that leaves: planned, recorded, sent in order, and followed to its end (architecture 5)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
+
+from jackfield.api import DeliveredPart, OutboundPart, SendPath
+from jackfield.clock import UnixMs
+from jackfield.errors import ChannelError, JackfieldError, RateLimited, Transient
+from jackfield.host.channels import ChannelDirectory
+from jackfield.host.degrade import degrade
+from jackfield.host.delivery_worker import Ended, Workers
+from jackfield.host.hub import Hub
+from jackfield.host.outgoing import Planner, Refusal, message_parts, passed_hooks, remove_files
+from jackfield.host.pacing import Pacer, Rate
+from jackfield.host.sending import Sender
+from jackfield.host.streams import Streams
+from jackfield.ids import SessionId, new_id
+from jackfield.mailbox import SessionFolder
+from jackfield.models import (
+    Address,
+    AgentGroup,
+    Delivered,
+    DeliveryReport,
+    DeliveryState,
+    OutboundRow,
+    OutMessage,
+    ReportState,
+    Session,
+)
+from jackfield.models import Delivery as DeliveryRow
+from jackfield.store import deliveries, sessions
+
+__all__ = ["Delivery", "failure_text"]
+
+log = logging.getLogger(__name__)
+
+SESSION_RATE = Rate(per_second=10.0, burst=600.0)
+"""What one session may send: a minute's worth at once, so that only a runaway agent meets it (messaging.md 8.2)."""
+TELL_AGAIN = 3_600_000
+"""Milliseconds back for which failures are told again at start, in case a crash came between; telling is idempotent."""
+SLOW_LOOK = 60.0
+EARLY_REPORTS = 1000
+DIRECT_WAIT = 30.0
+
+OnFailed = Callable[[DeliveryRow, str], Awaitable[None]]
+OnDegraded = Callable[[Session, OutboundRow, tuple[str, ...]], Coroutine[Any, Any, None]]
+
+
+def failure_text(part: DeliveryRow, reason: str, error: str | None, arrived: int) -> str:
+    """What the agent is told of a message that did not arrive (C001, C079)."""
+    tries = f"tried {part.attempts} times" if part.attempts != 1 else "tried once"
+    told = f": {error}" if error else ""
+    text = f"Your message #{part.out_seq} ({part.out_id}) to {part.address} was not delivered ({reason}{told}); {tries}"
+    if part.parts > 1:
+        text += f"; {arrived} of {part.parts} parts arrived"
+    return text + "."
+
+
+class Delivery:
+    def __init__(
+        self,
+        hub: Hub,
+        channels: ChannelDirectory,
+        *,
+        on_failed: OnFailed,
+        streams: Streams | None = None,
+        on_settled: Callable[[], None] = lambda: None,
+        on_degraded: OnDegraded | None = None,
+        session_rate: Rate | None = SESSION_RATE,
+    ) -> None:
+        """`on_failed` puts a notice into the session, once for each row however often it is called.  `on_settled` is
+        called whenever a destination has nothing left to do now."""
+        self._hub = hub
+        self._channels = channels
+        self._on_failed = on_failed
+        self._on_degraded = on_degraded
+        self._streams = streams or Streams(hub, channels)
+        self._planner = Planner(hub, channels)
+        self._sender = Sender(hub, self._streams)
+        self._pacer = Pacer()
+        self._workers = Workers(
+            hub,
+            channels,
+            self._sender,
+            self._pacer,
+            session_rate=session_rate,
+            on_end=self._ended,
+            on_settled=on_settled,
+        )
+        self._folders: dict[SessionId, tuple[Session, SessionFolder]] = {}
+        self._notes: dict[SessionId, dict[int, Delivered]] = {}
+        self._looked_at = -SLOW_LOOK
+        self._early: dict[tuple[str, str, str], DeliveryReport] = {}
+
+    # ---- before the recording transaction
+
+    async def plan(self, session: Session, group: AgentGroup, row: OutboundRow, now: UnixMs) -> list[DeliveryRow]:
+        """The parts of a row, for the collector to record with `deliveries.add`.
+
+        Planning the same row again gives the same ids.  A row that is refused comes back as one part in its end state
+        with the reason, and the session is told; hostile content never raises.
+
+        Raises:
+            StoreError: the store can't be asked; nothing was changed.
+        """
+        planned = await self._planner.plan(session, group, row, now)
+        first = planned.parts[0]
+        if first.state in (DeliveryState.FAILED, DeliveryState.BLOCKED, DeliveryState.DROPPED):
+            text = failure_text(first, first.reason or "", first.last_error, 0)
+            self._hub.spawn(self._tell_failed(first, text), f"failure {row.id}")
+        elif row.turn is not None and row.draft_block is not None:
+            self._streams.claim(session.id, row.turn, row.draft_block, row.seq)
+        if planned.notes and self._on_degraded is not None:
+            self._hub.spawn(self._on_degraded(session, row, planned.notes), f"degraded {row.id}")
+        elif planned.notes:
+            log.info("row %d of session %s was changed for its chat: %s", row.seq, session.id, "; ".join(planned.notes))
+        return planned.parts
+
+    # ---- sending
+
+    def kick(self, destinations: Iterable[str]) -> None:
+        """Something new is recorded for these."""
+        for destination in destinations:
+            if not self._workers.deaf(destination):
+                self._workers.kick(destination)
+
+    async def start(self) -> None:
+        """Take up what the last life left: parts whose sending was in doubt, then all that is due."""
+        left = await self._hub.store.read(deliveries.left_open)
+        self._workers.left.update({part.id: str(part.address) for part in left})
+        if left:
+            log.info("%d sends were under way when the host ended; each is settled by its channel's rule", len(left))
+        await self._planner.forget_files()
+        self.kick(dict.fromkeys(str(part.address) for part in left))
+        await self.due()
+        recent = await self._hub.store.read(deliveries.deliveries, state=DeliveryState.FAILED, limit=50)
+        for part in recent:
+            young = self._hub.clock.now() - part.updated_at < TELL_AGAIN
+            if young and part.reason != "EarlierPartFailed":
+                parts = await self._hub.store.read(deliveries.parts_of, part.session_id, part.out_seq)
+                text = failure_text(part, part.reason or "", part.last_error, _arrived(parts))
+                self._hub.spawn(self._tell_failed(part, text), f"failure {part.out_id}")
+
+    async def stop(self, grace: float) -> None:
+        """End within `grace` seconds; what is cut off then is in doubt and settled at the next start."""
+        await self._workers.stop(grace)
+        await self._streams.close()
+        await self._flush()
+
+    async def due(self) -> None:
+        """Go on with everything that may be tried now.  Also called by the sweep, so that nothing waits for ever."""
+        now = self._hub.clock.now()
+        found = await self._hub.store.read(deliveries.destinations_due, now)
+        due = dict.fromkeys([*found, *self._workers.left.values()])
+        # What waits for its channel needs no look at every tick, only one now and then for its deadline.
+        all_of_them = self._hub.clock.monotonic() - self._looked_at >= SLOW_LOOK
+        if all_of_them:
+            self._looked_at = self._hub.clock.monotonic()
+        self.kick(destination for destination in due if all_of_them or self._is_ready(destination))
+
+    def _is_ready(self, destination: str) -> bool:
+        address = Address.parse(destination)
+        instance = self._channels.instance(address.channel_type, address.instance)
+        return instance is not None and instance.ready.is_set()
+
+    def wake(self, address: Address) -> None:
+        """Somebody listens in that chat now (`NobodyListening`)."""
+        self._workers.wake(address)
+
+    def channel_ready(self, channel_type: str, instance: str) -> None:
+        """That channel can send again (C084)."""
+        self._hub.spawn(self._go_on(f"{channel_type}:{instance}:"), f"ready {instance}")
+
+    async def _go_on(self, prefix: str) -> None:
+        now = self._hub.clock.now()
+        found = await self._hub.store.read(deliveries.destinations_due, now)
+        waiting = dict.fromkeys([*found, *self._workers.left.values()])
+        self.kick(destination for destination in waiting if destination.startswith(prefix))
+
+    async def send_direct(self, address: Address, message: OutMessage, *, path: SendPath) -> None:
+        """The host's own words, through the hooks, in no ledger: sent at once, twice at most, and else given up.
+
+        Never raises for what a channel or a guard says.
+        """
+        instance = self._channels.instance(address.channel_type, address.instance)
+        if instance is None or instance.channel is None or not instance.ready.is_set():
+            self._hub.trouble("unsaid")
+            log.warning("%s can't be told something: its channel is not ready", address)
+            return
+        channel = instance.channel
+        try:
+            part = OutboundPart(path=path, address=address, message=message, session=None)
+            message = await passed_hooks(self._hub, part)
+            can = channel.capabilities(address)
+            for piece in message_parts(degrade(message, can).message, address, channel, can):
+                key = new_id("dl")
+                for last in (False, True):
+                    try:
+                        await self._sender.direct(
+                            instance,
+                            lambda piece=piece, key=key: channel.send(address, piece, idempotency_key=key),  # type: ignore[misc]
+                        )
+                        break
+                    except (RateLimited, Transient) as problem:
+                        wait = problem.retry_after if isinstance(problem, RateLimited) else 1.0
+                        if last or wait > DIRECT_WAIT:
+                            raise
+                        await self._hub.clock.sleep(wait)
+        except (ChannelError, Refusal) as problem:
+            self._hub.trouble("unsaid")
+            log.warning("%s can't be told something: %s", address, problem)
+
+    # ---- what came of it
+
+    async def report(self, event: DeliveryReport) -> None:
+        """What the platform says later of a message that it had accepted (C009)."""
+        for platform_id in event.ref.ids:
+            part = await self._hub.store.read(deliveries.by_platform_id, event.address, platform_id)
+            if part is None:
+                # It may come before the send's own answer is recorded.
+                self._early[event.address.channel_type, event.address.instance, platform_id] = event
+                while len(self._early) > EARLY_REPORTS:
+                    del self._early[next(iter(self._early))]
+                continue
+            await self._apply(event, part)
+
+    async def _apply(self, event: DeliveryReport, part: DeliveryRow) -> None:
+        now = self._hub.clock.now()
+        if event.state is not ReportState.FAILED:
+            await self._hub.store.write(deliveries.reported, part.id, DeliveryState.SENT, now)
+            return
+        error = event.reason or "the platform reported that it did not arrive"
+        changed = await self._hub.store.write(
+            deliveries.reported, part.id, DeliveryState.FAILED, now, reason="NotDelivered", error=error
+        )
+        if changed:
+            parts = await self._hub.store.read(deliveries.parts_of, part.session_id, part.out_seq)
+            failed = Ended(
+                part=part, state=DeliveryState.FAILED, reason="NotDelivered", error=error, arrived=_arrived(parts)
+            )
+            await self._ended(failed)
+
+    async def _ended(self, ended: Ended) -> None:
+        part = ended.part
+        failed = ended.state is DeliveryState.FAILED
+        if failed:
+            stream = await self._streams.take(part.session_id, part.out_seq)
+            if stream is not None:
+                await self._streams.discard(stream)
+            await self._tell_failed(part, failure_text(part, ended.reason or "", ended.error, ended.arrived))
+        dispatcher = self._hub.plugins.dispatcher
+        hook = "message_failed" if failed else "message_delivered"
+        if dispatcher.has(hook):
+            told = DeliveredPart(
+                session_id=part.session_id,
+                out_seq=part.out_seq,
+                part=part.part,
+                parts=part.parts,
+                address=part.address,
+                platform_ids=ended.platform_ids,
+                reason=ended.reason,
+            )
+            await dispatcher.notify(hook, part=told)
+        if ended.degraded:
+            log.info("the channel of %s left out: %s", part.address, ", ".join(ended.degraded))
+        if not failed and ended.state is DeliveryState.ACCEPTED:
+            await self._early_report(part, ended.platform_ids)
+        if failed or part.part == part.parts:
+            self._note(part, ended.state, ended.platform_ids)
+
+    async def _early_report(self, part: DeliveryRow, ids: tuple[str, ...]) -> None:
+        for platform_id in ids:
+            early = self._early.pop((part.address.channel_type, part.address.instance, platform_id), None)
+            if early is not None:
+                await self._apply(early, part)
+
+    async def _tell_failed(self, part: DeliveryRow, text: str) -> None:
+        try:
+            await self._on_failed(part, text)
+        except JackfieldError as problem:
+            self._hub.trouble("failure notice")
+            log.warning("session %s could not be told that %s failed: %s", part.session_id, part.out_id, problem)
+
+    # ---- telling the runner, and cleaning up; nothing depends on when
+
+    def _note(self, part: DeliveryRow, state: DeliveryState, ids: tuple[str, ...]) -> None:
+        first = not self._notes
+        note = Delivered(out_seq=part.out_seq, state=state.value, platform_ids=ids, at=self._hub.clock.now())
+        self._notes.setdefault(part.session_id, {})[part.out_seq] = note
+        if part.parts > 1 or '"files"' in part.content:
+            self._hub.spawn(self._clean(part, state), f"outbox {part.out_id}")
+        if first and not self._workers.closing:
+            self._hub.spawn(self._flush_soon(), "delivered notes")
+
+    async def _flush_soon(self) -> None:
+        await self._hub.clock.sleep(0.25)
+        await self._flush()
+
+    async def _flush(self) -> None:
+        notes, self._notes = self._notes, {}
+        for session_id, rows in notes.items():
+            try:
+                folder = await self._folder(session_id)
+                if folder is not None:
+                    told = list(rows.values())
+                    await self._hub.mailboxes.run(folder, lambda box, told=told: box.record_delivered(told))  # type: ignore[misc]
+            except JackfieldError as problem:
+                log.info("session %s was not told what became of its messages: %s", session_id, problem)
+
+    async def _clean(self, part: DeliveryRow, state: DeliveryState) -> None:
+        """The outbox is emptied once all is copied and sent; the copies stay while an operator may send again."""
+        folder = await self._folder(part.session_id)
+        try:
+            if folder is not None:
+                await asyncio.to_thread(folder.remove_outbox, part.out_id)
+            if state is DeliveryState.SENT:
+                await asyncio.to_thread(remove_files, self._planner.files_of(part.session_id, part.out_seq))
+        except (JackfieldError, OSError) as problem:
+            log.info("files of %s could not be removed: %s", part.out_id, problem)
+
+    async def _folder(self, session_id: SessionId) -> SessionFolder | None:
+        known = self._folders.get(session_id)
+        if known is None:
+            session = await self._hub.store.read(sessions.session, session_id)
+            if session is None:
+                return None
+            if len(self._folders) > 1000:
+                self._folders.clear()
+            known = self._folders[session_id] = (session, self._hub.folder_of(session))
+        return known[1]
+
+
+def _arrived(parts: Iterable[DeliveryRow]) -> int:
+    return sum(part.state in (DeliveryState.SENT, DeliveryState.ACCEPTED) for part in parts)

@@ -1,0 +1,233 @@
+"""One call of a channel: a message, an edit or a reaction, bounded in time, with every failure typed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from jackfield.api import Channel, Edits, KeepsHistory, Reacts, SendResult
+from jackfield.errors import (
+    Ambiguous,
+    ChannelError,
+    ChatNotFound,
+    JackfieldError,
+    MailboxError,
+    MalformedData,
+    TooLarge,
+    Unsupported,
+    WindowClosed,
+)
+from jackfield.host.channels import ChannelInstance
+from jackfield.host.degrade import degrade
+from jackfield.host.hub import Hub
+from jackfield.host.outgoing import WHOLE, message_parts
+from jackfield.host.streams import Streams
+from jackfield.models import (
+    Capabilities,
+    Delivery,
+    DeliveryState,
+    EditContent,
+    MessageRef,
+    OutMessage,
+    ReactionContent,
+    Support,
+    loads,
+)
+from jackfield.store import deliveries, sessions
+
+__all__ = ["SEND_SECONDS", "Sender"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SEND_SECONDS = 120.0
+"""After this a call counts as lost on the way."""
+AT_ONCE = 32
+"""Calls of one channel instance at the same time."""
+HISTORY = 50
+
+
+class Sender:
+    def __init__(self, hub: Hub, streams: Streams) -> None:
+        self._hub = hub
+        self._streams = streams
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        self._arrived: dict[str, list[tuple[str, ...]]] = {}
+
+    async def send(self, part: Delivery, instance: ChannelInstance, *, plain: bool) -> SendResult:
+        """Let the channel do what the part says.
+
+        Raises:
+            ChannelError: whatever went wrong, also when the adapter raised something else or took too long.
+        """
+        channel = instance.channel
+        if channel is None:
+            raise ChannelError("the channel was stopped")
+        try:
+            content = loads(OutMessage | EditContent | ReactionContent, part.content)
+        except MalformedData as problem:
+            raise Unsupported(f"the ledger's entry can't be read: {problem}") from None
+        match content:
+            case OutMessage():
+                message = replace(content, plain=plain, maybe_duplicate=part.maybe_duplicate)
+                return await self._message(part, instance, channel, message)
+            case EditContent():
+                return await self._edit(part, instance, channel, content, plain)
+            case ReactionContent():
+                return await self._reaction(part, instance, channel, content)
+        raise AssertionError("unreachable")
+
+    async def direct(self, instance: ChannelInstance, call: Callable[[], Awaitable[T]]) -> T:
+        """A call under the instance's limit and the time limit, its failures typed as `send` does."""
+        slot = self._slots.setdefault(instance.name, asyncio.Semaphore(AT_ONCE))
+        async with slot:
+            try:
+                async with asyncio.timeout(SEND_SECONDS):
+                    return await call()
+            except ChannelError:
+                raise
+            except TimeoutError as problem:
+                raise Ambiguous(f"no answer within {SEND_SECONDS:g} s") from problem
+            except Exception as problem:
+                # A fault of the adapter's: whether the request left is unknown.
+                self._hub.trouble(f"channel {instance.name}")
+                log.exception("channel %s raised an untyped error", instance.name)
+                raise Ambiguous(f"{type(problem).__name__}: {problem}") from problem
+
+    # ---- kinds
+
+    async def _message(
+        self, part: Delivery, instance: ChannelInstance, channel: Channel, message: OutMessage
+    ) -> SendResult:
+        if part.kind == WHOLE:
+            return await self._whole(part, instance, channel, message)
+        stream = await self._streams.take(part.session_id, part.out_seq) if part.part == 1 else None
+        if stream is not None:
+            try:
+                return await self.direct(instance, lambda: stream.finish(message, idempotency_key=part.id))
+            except ChannelError:
+                await self._streams.discard(stream)
+                raise
+        return await self.direct(instance, lambda: channel.send(part.address, message, idempotency_key=part.id))
+
+    async def _whole(
+        self, part: Delivery, instance: ChannelInstance, channel: Channel, message: OutMessage
+    ) -> SendResult:
+        """Cut and send piece by piece; a later try goes on behind the last piece that arrived."""
+        can = channel.capabilities(part.address)
+        degraded = degrade(message, can)
+        done = self._arrived.setdefault(part.id, [])
+        final = True
+        for number, piece in enumerate(message_parts(degraded.message, part.address, channel, can)):
+            if number < len(done):
+                continue
+            key = f"{part.id}.{number + 1}"
+            result = await self.direct(
+                instance,
+                lambda piece=piece, key=key: channel.send(part.address, piece, idempotency_key=key),  # type: ignore[misc]
+            )
+            done.append(result.ids)
+            final = final and result.final
+        del self._arrived[part.id]
+        return SendResult(ids=tuple(id for ids in done for id in ids), final=final, degraded=degraded.lost)
+
+    async def _edit(
+        self, part: Delivery, instance: ChannelInstance, channel: Channel, content: EditContent, plain: bool
+    ) -> SendResult:
+        target = await self._hub.store.read(deliveries.parts_of, part.session_id, content.target_seq)
+        ids = tuple(id for one in target for id in one.platform_ids)
+        if not ids or any(one.address.chat != part.address.chat for one in target):
+            raise ChatNotFound(f"message #{content.target_seq} was not delivered there, so it can't be edited")
+        can = channel.capabilities(part.address)
+        age = (self._hub.clock.now() - target[-1].updated_at) / 1000
+        if isinstance(channel, Edits) and (can.edit_max_age is None or age <= can.edit_max_age):
+            ref = MessageRef(target[0].address, ids)
+            try:
+                result = await self.direct(
+                    instance, lambda: channel.edit(ref, OutMessage(text=content.text, plain=plain))
+                )
+            except (ChatNotFound, Unsupported, WindowClosed, TooLarge) as problem:
+                log.info("an edit in %s is sent as a new message: %s", part.address, problem.code)
+            else:
+                await self._keep_ids(target, ids, result.ids)
+                return replace(result, ids=())
+        again = OutMessage(text=f"*(edited)* {content.text}", plain=plain, maybe_duplicate=part.maybe_duplicate)
+        result = await self.direct(instance, lambda: channel.send(part.address, again, idempotency_key=part.id))
+        return replace(result, degraded=(*result.degraded, "edit"))
+
+    async def _keep_ids(self, target: list[Delivery], old: tuple[str, ...], new: tuple[str, ...]) -> None:
+        """An edit may have added or taken away platform messages; the next one must name all of them (R8)."""
+        if not new or new == old:
+            return
+        now = self._hub.clock.now()
+
+        def keep(db: sqlite3.Connection) -> None:
+            for index, one in enumerate(target):
+                deliveries.sent(db, one.id, new if index == 0 else (), DeliveryState.SENT, now, start_next=False)
+
+        await self._hub.store.write(keep)
+
+    async def _reaction(
+        self, part: Delivery, instance: ChannelInstance, channel: Channel, content: ReactionContent
+    ) -> SendResult:
+        if not isinstance(channel, Reacts):
+            raise Unsupported("this channel has no reactions")
+        ref = await self._reaction_target(part, content.target_seq)
+        await self.direct(instance, lambda: channel.react(ref, content.emoji, content.added))
+        return SendResult()
+
+    async def _reaction_target(self, part: Delivery, seq: int) -> MessageRef:
+        """The platform's message behind a number of the agent's, of this chat only (C052)."""
+        if seq % 2:
+            target = await self._hub.store.read(deliveries.parts_of, part.session_id, seq)
+            for one in target:
+                if one.platform_ids and one.address.chat == part.address.chat:
+                    return MessageRef(one.address, one.platform_ids[:1])
+        else:
+            session = await self._hub.store.read(sessions.session, part.session_id)
+            if session is not None:
+                try:
+                    row = await self._hub.mailboxes.run(self._hub.folder_of(session), lambda box: box.message_at(seq))
+                except MailboxError as problem:
+                    raise ChatNotFound(f"message #{seq} can't be looked up: {problem}") from None
+                origin = row.origin if row is not None else None
+                if row is not None and row.platform_message_id and origin and origin.chat == part.address.chat:
+                    return MessageRef(origin, (row.platform_message_id,))
+        raise ChatNotFound(f"there is no message #{seq} in that chat")
+
+    # ---- looking up
+
+    def has_history(self, part: Delivery, instance: ChannelInstance, can: Capabilities) -> bool:
+        return part.kind == "message" and can.history is not Support.NONE and isinstance(instance.channel, KeepsHistory)
+
+    async def find(self, part: Delivery, instance: ChannelInstance) -> tuple[str, ...] | None:
+        """The platform ids of a part whose sending is in doubt, if it stands in the chat's history."""
+        channel = instance.channel
+        if not isinstance(channel, KeepsHistory):
+            return None
+        try:
+            content = loads(OutMessage, part.content)
+            wanted = _letters(content.text)
+            if not wanted:
+                return None
+            messages = await self.direct(instance, lambda: channel.history(part.address, limit=HISTORY))
+            since = (part.first_try_at or part.created_at) - 60_000
+            for message in reversed(messages):
+                own = message.sender.is_self and message.occurred_at >= since
+                if own and message.ref.ids and _letters(message.text) == wanted:
+                    known = await self._hub.store.read(deliveries.by_platform_id, part.address, message.ref.ids[0])
+                    if known is None:
+                        return message.ref.ids
+        except JackfieldError as problem:
+            log.info("the history of %s can't be asked: %s", part.address, problem)
+        return None
+
+
+def _letters(text: str) -> str:
+    """A text without markup, white space and case: what stays of it on every platform."""
+    return "".join(char for char in text if char.isalnum()).casefold()
