@@ -21,6 +21,7 @@ import pytest
 from jackfield.api import Completed, GroupPlace, Isolation, Limits, SessionPlace
 from jackfield.errors import RuntimeFailed
 from jackfield.ids import AgentGroupId
+from jackfield.mailbox import SessionFolder
 from jackfield.process import accounts, environment, ownership, probe, view
 from jackfield.process.launch import seccomp
 from jackfield.process.runtime import ProcessRuntime
@@ -300,6 +301,16 @@ async def test_files_are_given_to_the_groups_uid_and_no_others(tmp_path: Path) -
     assert all(not found.st_mode & 0o007 for found in given.values())
     assert stat.S_IMODE(given["agent.toml"].st_mode) == 0o600
     assert (given["agent.toml"].st_uid, given["agent.toml"].st_gid) == (0, 0)
+
+
+@needs_linux
+async def test_a_file_received_while_the_runner_lives_can_be_read_by_it(sandbox: Sandbox) -> None:
+    """With the mailbox's real folder: what is stored after the launch follows what was given at it."""
+    folder = SessionFolder(sandbox.place.folder)
+    await sandbox.says("")
+    path = folder.store_inbox("in_1", "photo.txt", b"received", 100)
+    assert await sandbox.says(f"print(open({str(folder.root / path)!r}).read())") == "received"
+    assert await sandbox.fails(f"open({str(folder.root / path)!r}, 'a')")
 
 
 @needs_root

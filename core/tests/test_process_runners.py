@@ -206,7 +206,8 @@ async def test_the_environment_is_built_and_not_copied(bench: Bench, monkeypatch
     (line,) = handle.logs()
     found = dict(eval(line))
     assert set(found) - {"TZ", "PYTHONPATH", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "PIP_CERT"} == {
-        "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "JACKFIELD_SESSION", "JACKFIELD_KILL_AT",
+        "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "JACKFIELD_SESSION",
+        "JACKFIELD_KILL_AT",
     }  # fmt: skip
     assert found["HOME"] == str(bench.place.group.workspace)
     assert found["JACKFIELD_SESSION"] == f"install-one:{bench.place.session_id}:1"
@@ -242,6 +243,22 @@ async def test_a_program_that_is_not_there_is_an_error_that_names_it(bench: Benc
     with pytest.raises(RuntimeFailed, match="/no/such/program"):
         await runtime.launch(make_launch(bench.place, bench.context))
     assert list((bench.context.folder / "runners").glob("*.json")) == []
+
+
+async def test_a_launch_that_is_called_off_leaves_no_runner(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = bench.runtime(WAITS)
+    await runtime.check()
+    undo, undone = runtime._undo, asyncio.Event()
+    monkeypatch.setattr(runtime, "_undo", lambda launching: (undo(launching), undone.set()))
+    launching = asyncio.create_task(bench.launch_with(runtime))
+    await asyncio.sleep(0)
+    launching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await launching
+    async with asyncio.timeout(BOUND):
+        await undone.wait()
+    assert proc.marked(f"install-one:{bench.place.session_id}:1") == {}
+    assert (await bench.launch_with(runtime, epoch=2)).epoch == 2
 
 
 async def test_a_session_has_one_runner(bench: Bench) -> None:

@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 
 from jackfield.errors import MailboxError, MailboxFull, MalformedData, UnsafePath
 
-__all__ = ["FOLDER", "NEW_FILE", "SourceFailed", "kind_of", "place", "read_chunks", "remove_tree", "typed"]
+__all__ = ["FOLDER", "NEW_FILE", "SourceFailed", "kind_of", "pass_on", "place", "read_chunks", "remove_tree", "typed"]
 
 FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -44,6 +44,17 @@ def kind_of(name: str, folder: int) -> int:
     return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
 
 
+def pass_on(folder: int, made: int) -> None:
+    """Let the group that may read a folder also read what was made in it.
+
+    A runtime that runs agents as other users opens the inbox for their group; what is received later must follow.
+    """
+    found = os.fstat(made).st_mode
+    rights = os.fstat(folder).st_mode & (0o050 if stat.S_ISDIR(found) else 0o040)
+    if rights & ~found:
+        os.fchmod(made, stat.S_IMODE(found) | rights)
+
+
 def place(folder: int, name: str, chunks: Iterable[bytes], limit: int, *, replace: bool) -> int:
     """Write a file beside its place, make it durable, and move it there; its size.  What is there may stay."""
     if not replace:
@@ -60,6 +71,7 @@ def place(folder: int, name: str, chunks: Iterable[bytes], limit: int, *, replac
     try:
         size = 0
         with os.fdopen(descriptor, "wb", buffering=0) as file:
+            pass_on(folder, descriptor)
             for chunk in _apart(chunks):
                 size += len(chunk)
                 if size > limit:

@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 
 from jackfield.clock import SystemClock, UnixMs
 from jackfield.errors import MailboxDamaged, MalformedData, UnsafePath
-from jackfield.mailbox.files import FOLDER, NEW_FILE, SourceFailed, kind_of, place, remove_tree, typed
+from jackfield.mailbox.files import FOLDER, NEW_FILE, SourceFailed, kind_of, pass_on, place, remove_tree, typed
 from jackfield.mailbox.names import safe_name
 from jackfield.models import RunnerSpec, dumps, loads
 
@@ -275,12 +275,12 @@ class SessionFolder:
             current = os.dup(descriptor)
         try:
             for part in parts:
+                made = False
                 if make:
-                    try:
+                    with suppress(FileExistsError):
                         os.mkdir(part, 0o700, dir_fd=current)
                         os.fsync(current)
-                    except FileExistsError:
-                        pass
+                        made = True
                 try:
                     below = os.open(part, FOLDER, dir_fd=current)
                 except OSError as problem:
@@ -288,8 +288,12 @@ class SessionFolder:
                         shown = "/".join(parts)
                         raise UnsafePath(f"{self.root}/{shown}: {part!r} is no folder ({problem.strerror})") from None
                     raise
-                os.close(current)
-                current = below
+                try:
+                    if made:
+                        pass_on(current, below)
+                finally:
+                    os.close(current)
+                    current = below
             yield current
         finally:
             os.close(current)

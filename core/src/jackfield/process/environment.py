@@ -39,6 +39,8 @@ def clean_environment(
     out = {
         "PATH": path if programs in path.split(os.pathsep) else f"{programs}{os.pathsep}{path}",
         "HOME": str(home),
+        "USER": "agent",
+        "LOGNAME": "agent",
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
         "TMPDIR": temporary,

@@ -86,13 +86,23 @@ def _give_tree(top: Path, *, owner: int, group: int, write: bool) -> None:
     if write and found.st_uid == owner:
         return  # given before, and the owner's to arrange since
     for _, folders, files, here in os.fwalk(top, follow_symlinks=False):
-        os.fchown(here, owner, group)
-        os.fchmod(here, 0o700 if write else 0o2750)
+        _set_open(here, owner, group, 0o700 if write else 0o2750)
         for name in (*files, *folders):
             one = os.stat(name, dir_fd=here, follow_symlinks=False)
             if stat.S_ISREG(one.st_mode) and one.st_nlink == 1:
-                os.chown(name, owner, group, dir_fd=here, follow_symlinks=False)
-                os.chmod(name, _file_mode(one.st_mode, write=write), dir_fd=here)
+                mode = _file_mode(one.st_mode, write=write)
+                if (one.st_uid, one.st_gid) != (owner, group):
+                    os.chown(name, owner, group, dir_fd=here, follow_symlinks=False)
+                if stat.S_IMODE(one.st_mode) != mode:
+                    os.chmod(name, mode, dir_fd=here)
+
+
+def _set_open(folder: int, owner: int, group: int, mode: int) -> None:
+    found = os.fstat(folder)
+    if (found.st_uid, found.st_gid) != (owner, group):
+        os.fchown(folder, owner, group)
+    if stat.S_IMODE(found.st_mode) != mode:
+        os.fchmod(folder, mode)
 
 
 def _file_mode(mode: int, *, write: bool) -> int:

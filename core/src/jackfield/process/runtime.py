@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -86,7 +87,7 @@ class ProcessRuntime:
         try:
             record = await asyncio.shield(launching)
         except asyncio.CancelledError:
-            launching.add_done_callback(_undo)
+            launching.add_done_callback(self._undo)
             raise
         return self._take_up(record, adopted=False)
 
@@ -186,6 +187,8 @@ class ProcessRuntime:
             noted.append(record)
             self._records.write(record)
 
+        if spec.secrets:
+            plan["secrets"] = spawn.SECRETS_DESCRIPTOR
         output = open_log(self._log_path(place.session_id))
         try:
             spawn.start(
@@ -198,9 +201,11 @@ class ProcessRuntime:
                 before_go=note,
                 timeout=self._settings.launch_timeout,
             )
-        except BaseException:
+        except RuntimeFailed as failure:
             self._records.remove(place.session_id)
-            raise
+            raise RuntimeFailed(
+                f"{failure}{_last_words(self._log_path(place.session_id))}", fix=failure.fix
+            ) from failure
         finally:
             os.close(output)
         return noted[0]
@@ -252,10 +257,12 @@ class ProcessRuntime:
                 cancelled=cancelled,
             )
 
+        working = asyncio.get_running_loop().run_in_executor(None, work)
         try:
-            return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, work))
+            return await asyncio.shield(working)
         except asyncio.CancelledError:
             cancelled.set()
+            working.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits for it
             raise
 
     def _plan(
@@ -321,6 +328,20 @@ class ProcessRuntime:
             os.chown(folder, uid, uid, follow_symlinks=False)
         return folder
 
+    def _undo(self, launching: asyncio.Future[RunnerRecord]) -> None:
+        """A launch whose caller was cancelled: nobody would ever know its runner."""
+        if launching.cancelled() or launching.exception() is not None:
+            return
+        record = launching.result()
+        if record.namespaces:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(record.pid, signal.SIGKILL)
+        else:
+            proc.end_family(record.pid, record.mark)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(record.pid, 0)
+        self._records.remove(record.session_id)
+
     def _log_path(self, session_id: SessionId) -> Path:
         return self._folder / "output" / f"{session_id}.log"
 
@@ -372,12 +393,10 @@ def _still_runs(record: RunnerRecord) -> RuntimeFailed:
     )
 
 
-def _undo(launching: asyncio.Future[RunnerRecord]) -> None:
-    """A launch whose caller was cancelled: nobody would ever know its runner."""
-    if launching.cancelled() or launching.exception() is not None:
-        return
-    pid = launching.result().pid
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, 9)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, 0)
+def _last_words(log_path: Path) -> str:
+    """What a runner that failed to start has written, for the error message."""
+    try:
+        lines = log_path.read_bytes()[-2000:].decode("utf-8", "replace").strip().splitlines()
+    except FileNotFoundError:
+        return ""
+    return f"; it wrote: {lines[-1]}" if lines else ""

@@ -21,8 +21,8 @@ __all__ = ["NOTHING", "Confinement", "View", "links_to", "make_plan", "session_v
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
 _SETTINGS = (
     "/etc/alternatives", "/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/crypto-policies", "/etc/gai.conf",
-    "/etc/group", "/etc/host.conf", "/etc/hosts", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
-    "/etc/localtime", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd", "/etc/pki",
+    "/etc/host.conf", "/etc/hosts", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
+    "/etc/localtime", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/pki",
     "/etc/protocols", "/etc/resolv.conf", "/etc/services", "/etc/ssl", "/etc/timezone",
 )  # fmt: skip
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
@@ -112,7 +112,17 @@ def links_to(path: str) -> tuple[list[tuple[str, str]], str]:
     return links, here
 
 
-def _mounts(view: View, *, hidden: Iterable[str]) -> list[Mount]:
+def _accounts(uid: int, gid: int, home: str) -> list[Mount]:
+    """Names for the few ids in there: some programs don't start for a uid without one, and the host's own accounts are
+    nobody's business."""
+    users = (
+        f"root:x:0:0:root:/:/bin/false\nagent:x:{uid}:{gid}:agent:{home}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
+    )
+    groups = f"root:x:0:\nagent:x:{gid}:\nnogroup:x:65534:\n"
+    return [("file", "/etc/passwd", users), ("file", "/etc/group", groups)]
+
+
+def _mounts(view: View, *, hidden: Iterable[str], uid: int, gid: int) -> list[Mount]:
     """Everything of the view as mounts, outer ones first; links on the way are made again."""
     binds: dict[str, str] = {}
     links: dict[str, str] = {}
@@ -125,6 +135,7 @@ def _mounts(view: View, *, hidden: Iterable[str]) -> list[Mount]:
             if kind == "write" or real not in binds:
                 binds[real] = kind
     out: list[Mount] = [("dev", "/dev", ""), ("proc", "/proc", ""), ("tmpfs", "/tmp", _TEMPORARY_SIZE)]
+    out += _accounts(uid, gid, view.cwd)
     for real in sorted(binds):
         above = _nearest(real, binds)
         if above is not None and binds[above] == binds[real]:
@@ -149,7 +160,7 @@ def _landlock(view: View, confinement: Confinement) -> Landlock:
         # Only what may be seen exists, and what is read-only is so by its mount.
         return {"read": ["/"], "write": [*view.write, "/tmp", "/dev/shm"], "devices": ["/dev"], "folders": []}
     return {
-        "read": [*_SYSTEM, *_SETTINGS, *view.read, "/proc"],
+        "read": [*_SYSTEM, *_SETTINGS, "/etc/passwd", "/etc/group", *view.read, "/proc"],
         "write": [*view.write, view.temporary],
         "devices": list(_DEVICES),
         "folders": list(view.folders),
@@ -181,6 +192,7 @@ def make_plan(
     command: Command, view: View, confinement: Confinement, *, limits: Limits, uid: int | None, network: bool
 ) -> Plan:
     """Everything that the launcher has to do for one process."""
+    ids = (os.getuid(), os.getgid()) if uid is None else (uid, uid)
     confined = confinement.isolation is not Isolation.NONE and sys.platform.startswith("linux")
     return {
         "argv": list(command.argv),
@@ -191,8 +203,11 @@ def make_plan(
         "namespaces": confined and confinement.namespaces,
         "user_namespace": confined and confinement.user_namespace,
         "network": network,
+        "secrets": -1,
         "attached": False,
-        "mounts": _mounts(view, hidden=view.masked) if confined and confinement.namespaces else [],
+        "mounts": (
+            _mounts(view, hidden=view.masked, uid=ids[0], gid=ids[1]) if confined and confinement.namespaces else []
+        ),
         "landlock": _landlock(view, confinement) if confined and confinement.landlock else None,
         "seccomp": confined and confinement.seccomp,
     }

@@ -27,10 +27,11 @@ def main() -> None:
             os.set_inheritable(descriptor, False)
     step = "reading the plan"
     try:
-        os.closerange(max(6, source, status, go) + 1, 65_536)  # whatever the host itself was started with
         with os.fdopen(source, "rb") as stream:
             # Not JSON: importing `json` would take as long as all the rest, and both ends are one interpreter.
             plan: Plan = marshal.loads(stream.read())
+        # Whatever else the host was started with; one more is the runner's own.
+        os.closerange(max(status, go, plan["secrets"], 2) + 1, 65_536)
         step = "making namespaces"
         if plan["namespaces"]:
             _enter(plan, status)
@@ -60,7 +61,7 @@ def main() -> None:
         os.chdir(plan["cwd"])
         os.execve(plan["argv"][0], plan["argv"], plan["environment"])
     except OSError as error:
-        os.write(status, f"{step}: {error}"[:2000].encode("utf-8", "replace"))
+        os.write(status, f"{step}: {error}".replace("\n", " ")[:2000].encode("utf-8", "replace"))
         os._exit(FAILED)
 
 

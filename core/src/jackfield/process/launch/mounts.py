@@ -39,6 +39,12 @@ def _make(kind: str, target: str, source: str) -> None:
         if not os.path.lexists(target):
             os.symlink(source, target)
         return
+    if kind == "file":
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        made = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+        os.write(made, source.encode())
+        os.close(made)
+        return
     if kind in ("read", "write"):
         _place(target, folder=os.path.isdir(_OLD + source))
         calls.bind(_OLD + source, target, read_only=kind == "read")

@@ -6,11 +6,11 @@ from typing import Literal, TypedDict
 
 __all__ = ["Landlock", "Mount", "Plan"]
 
-Mount = tuple[Literal["read", "write", "link", "tmpfs", "proc", "dev", "mask"], str, str]
+Mount = tuple[Literal["read", "write", "link", "file", "tmpfs", "proc", "dev", "mask"], str, str]
 """What, where in the runner's view, and from what.
 
-`read` and `write` bind a path of the host; `link` makes a symbolic link with that text; `tmpfs` has mount options as
-its source; `mask` lays an empty, read-only file over a file.
+`read` and `write` bind a path of the host; `link` makes a symbolic link and `file` a file with that text; `tmpfs` has
+mount options as its source; `mask` lays an empty, read-only file over a file.
 """
 
 
@@ -42,5 +42,7 @@ class Plan(TypedDict):
     mounts: list[Mount]
     landlock: Landlock | None
     seccomp: bool
+    secrets: int
+    """The descriptor from which the runner reads its secrets; -1 when it has none."""
     attached: bool
     """Keep the terminal and wait for the end, instead of going on as a process of its own."""
