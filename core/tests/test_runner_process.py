@@ -1,21 +1,46 @@
-"""A runner as a real child process against a real session folder."""
+"""A runner as a real child process against a real session folder: batches, turns, and what becomes of them."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from runner_kit import FAMILY, HERE, chat, place  # noqa: E402
+import pytest  # noqa: E402
+from runner_kit import FAMILY, HERE, Place, chat, later, place  # noqa: E402
 
-from jackfield.models import AckStatus  # noqa: E402
+from jackfield.clock import SystemClock  # noqa: E402
+from jackfield.ids import InboundId, new_id  # noqa: E402
+from jackfield.models import (  # noqa: E402
+    AckStatus,
+    Address,
+    Destination,
+    DestinationKind,
+    InboundKind,
+    InboundRow,
+    NoticeContent,
+    TaskContent,
+)
+
+THREAD = Address("slack", "work", "C1", "t1")
+
+
+def done(here: Place, *rows: InboundRow) -> bool:
+    """Whether all of these have an end."""
+    acks = here.acks()
+    ends = (AckStatus.COMPLETED, AckStatus.FAILED)
+    return all(row.id in acks and acks[row.id].status in ends for row in rows)
 
 
 async def test_a_message_is_answered_where_it_came_from_and_completed(tmp_path: Path) -> None:
     """Messaging D11."""
     async with place(tmp_path) as here:
-        await here.start()
+        process = await here.start()
         row = chat("say hello")
         here.put(row)
         await here.until(here.rows)
@@ -24,3 +49,616 @@ async def test_a_message_is_answered_where_it_came_from_and_completed(tmp_path: 
         assert answer.seq % 2 == 1 and answer.destination is None
         ack = here.acks()[row.id]
         assert ack.status is AckStatus.COMPLETED and ack.turn == answer.turn and ack.epoch == 1
+        assert await here.stop(process) == 0
+        assert here.heard()[-1] == {"closed": True}
+
+
+async def test_the_session_stays_open_between_turns_and_sees_rows_in_order(tmp_path: Path) -> None:
+    """C019."""
+    async with place(tmp_path) as here:
+        await here.start()
+        for number in range(3):
+            here.put(chat(f"say answer {number}"))
+            await here.until(lambda number=number: len(here.texts()) == number + 1)
+        assert here.texts() == ["answer 0", "answer 1", "answer 2"]
+        assert sum("opened" in entry for entry in here.heard()) == 1
+
+
+async def test_twelve_waiting_messages_are_all_read_oldest_first(tmp_path: Path) -> None:
+    """Messaging D9."""
+    async with place(tmp_path) as here:
+        rows = [chat(f"say {number}") for number in range(12)]
+        here.put(*rows)
+        await here.start()
+        await here.until(lambda: done(here, *rows))
+        first, second = here.prompts()
+        assert first.count("<message ") == 10 and second.count("<message ") == 2
+        assert [first.index(f">say {number}<") for number in range(10)] == sorted(
+            first.index(f">say {number}<") for number in range(10)
+        )
+
+
+async def test_messages_of_two_chats_are_answered_in_turns_of_their_own(tmp_path: Path) -> None:
+    """Architecture 5, rule 9; messaging D7; C050."""
+    async with place(tmp_path) as here:
+        rows = [chat("say one"), chat("say two", origin=THREAD), chat("say three")]
+        here.put(*rows)
+        await here.start()
+        await here.until(lambda: done(here, *rows))
+        assert [(row.content.text, row.address) for row in here.rows()] == [("three", HERE), ("two", THREAD)]
+        assert [prompt.count("<message ") for prompt in here.prompts()] == [2, 1]
+
+
+async def test_context_rides_along_but_starts_nothing(tmp_path: Path) -> None:
+    """Messaging D5."""
+    async with place(tmp_path) as here:
+        await here.start()
+        aside = chat("by the way", trigger=False)
+        here.put(aside)
+        asked = chat("say yes", sender="bob")
+        here.put(asked)
+        await here.until(lambda: done(here, aside, asked))
+        (prompt,) = here.prompts()
+        assert (
+            "<messages>" in prompt and "by the way" in prompt and prompt.index("by the way") < prompt.index("say yes")
+        )
+
+
+async def test_a_block_goes_to_its_destination_and_the_rest_to_the_origin(tmp_path: Path) -> None:
+    """Messaging D10, with architecture 5, rule 9 for what is not addressed."""
+    async with place(tmp_path) as here:
+        await here.start()
+        here.put(chat('say <internal>hm</internal><message to="family">hi all</message> told them'))
+        await here.until(lambda: len(here.rows()) == 2)
+        first, second = here.rows()
+        assert (first.content.text, first.address, first.destination) == ("hi all", FAMILY.address, "family")
+        assert first.in_reply_to is None
+        assert (second.content.text, second.address) == ("told them", HERE)
+
+
+async def test_an_unknown_destination_is_answered_in_the_same_turn(tmp_path: Path) -> None:
+    """C005; messaging D12."""
+    async with place(tmp_path, settings={"mend": '<message to="family">mended</message>'}) as here:
+        await here.start()
+        row = chat('say <message to="nobody">for nobody</message> hello')
+        here.put(row)
+        await here.until(lambda: done(here, row))
+        _, correction = here.prompts()
+        assert "nobody" in correction and "family" in correction and "(current conversation)" in correction
+        assert [(row.content.text, row.destination) for row in here.rows()] == [("hello", None), ("mended", "family")]
+        assert len({row.turn for row in here.rows()}) == 1
+
+
+async def test_an_agent_that_insists_on_an_unknown_destination_is_not_left_unnoticed(tmp_path: Path) -> None:
+    """C005; messaging D12."""
+    async with place(tmp_path) as here:
+        await here.start()
+        row = chat('say <message to="nobody">for nobody</message>')
+        here.put(row)
+        await here.until(lambda: done(here, row))
+        assert len(here.prompts()) == 3
+        (told,) = here.rows()
+        assert "does not exist" in told.content.text and "again" not in told.content.text and told.address == HERE
+        assert here.acks()[row.id].status is AckStatus.COMPLETED
+
+
+async def test_labels_of_the_system_itself_reach_the_conversation(tmp_path: Path) -> None:
+    """C005."""
+    async with place(tmp_path) as here:
+        await here.start()
+        here.put(chat('say <message to="(Current  Conversation)">one</message><message to="Home">two</message>'))
+        await here.until(lambda: len(here.rows()) == 2)
+        assert [row.address for row in here.rows()] == [HERE, HERE]
+        assert len(here.prompts()) == 1
+
+
+async def test_text_without_an_address_is_asked_to_be_wrapped_under_the_nudge_policy(tmp_path: Path) -> None:
+    """Messaging 6.4."""
+    async with place(tmp_path, unwrapped="nudge", settings={"mend": "still plain"}) as here:
+        await here.start()
+        row = chat("say plain words")
+        here.put(row)
+        await here.until(lambda: done(here, row))
+        assert len(here.prompts()) == 2 and "outside of a" in here.prompts()[1]
+        assert here.texts() == ["still plain"]
+        here.put(chat('say <message to="home">wrapped</message>'))
+        await here.until(lambda: "wrapped" in here.texts())
+        assert len(here.prompts()) == 3
+
+
+async def test_a_typed_error_crosses_the_mailbox_and_nothing_reaches_the_chat(tmp_path: Path) -> None:
+    """Architecture 5, rule 5; pitfall 29."""
+    async with place(tmp_path) as here:
+        await here.start()
+        row = chat("fail overloaded retry again")
+        here.put(row)
+        await here.until(lambda: done(here, row))
+        ack = here.acks()[row.id]
+        assert ack.status is AckStatus.FAILED and ack.error is not None
+        assert (ack.error.kind, ack.error.retryable, ack.error.tools_ran) == ("overloaded", True, False)
+        assert here.rows() == []
+        here.host.retry(row.id, 2, SystemClock().now())
+        assert here.bell is not None
+        here.bell.ring()
+        await here.until(lambda: len(here.prompts()) == 2)
+        assert "fail overloaded" in here.prompts()[1] and "broken off" in here.prompts()[1]
+
+
+async def test_after_tools_ran_a_retry_goes_on_without_the_prompt(tmp_path: Path) -> None:
+    """Architecture 5, rule 5; C010: what was sent before the error is not sent again."""
+    async with place(tmp_path, tools=("scripted",)) as here:
+        await here.start()
+        row = chat('quiet send_message {"text": "on it"}\nfail server retry again')
+        here.put(row)
+        await here.until(lambda: done(here, row))
+        error = here.acks()[row.id].error
+        assert error is not None and error.tools_ran
+        here.host.retry(row.id, 2, SystemClock().now())
+        assert here.bell is not None
+        here.bell.ring()
+        await here.until(lambda: len(here.prompts()) == 2)
+        prompt = here.prompts()[1]
+        assert "quiet send_message" not in prompt and "Go on from there" in prompt and "on it" in prompt
+        assert here.texts().count("on it") == 1
+
+
+async def test_the_same_words_by_tool_and_as_reply_are_sent_once(tmp_path: Path) -> None:
+    """C010."""
+    async with place(tmp_path, tools=("scripted",)) as here:
+        await here.start()
+        row = chat('quiet send_message {"text": "the  answer"}\nsay the answer')
+        here.put(row)
+        await here.until(lambda: done(here, row))
+        assert here.texts() == ["the  answer"]
+        again = chat("say the answer")
+        here.put(again)
+        await here.until(lambda: done(here, again))
+        assert here.texts() == ["the  answer", "the answer"]
+
+
+async def test_a_killed_runner_is_followed_by_one_that_knows_what_was_sent(tmp_path: Path) -> None:
+    """Messaging D16; C088; architecture 7."""
+    async with place(tmp_path, tools=("scripted",)) as here:
+        process = await here.start()
+        row = chat('quiet send_message {"text": "half done"}\ndie')
+        here.put(row)
+        assert await here.ended(process) == -signal.SIGKILL
+        assert here.acks()[row.id].status is AckStatus.PROCESSING
+        here.again()
+        await here.start()
+        await here.until(lambda: len(here.prompts()) == 2)
+        prompt = here.prompts()[1]
+        assert '<notice subject="recovery">' in prompt and "half done" in prompt and "die" in prompt
+        assert here.heard()[[i for i, e in enumerate(here.heard()) if "opened" in e][1]]["opened"] is not None
+        await here.until(lambda: not here.processes[-1].returncode is None)
+        assert here.texts() == ["half done"]
+        here.again()
+        await here.start()
+        await here.until(lambda: len(here.prompts()) == 3)
+        assert "half done" in here.prompts()[2]
+
+
+@pytest.mark.parametrize("point", ["runner.claim.before", "runner.claim.after", "runner.turn.before_commit"])
+async def test_a_kill_before_the_commit_leaves_the_message_to_the_next_runner(tmp_path: Path, point: str) -> None:
+    """C088."""
+    async with place(tmp_path) as here:
+        process = await here.start(JACKFIELD_KILL_AT=point)
+        row = chat("say once")
+        here.put(row)
+        assert await here.ended(process) == -signal.SIGKILL
+        here.again()
+        await here.start()
+        await here.until(lambda: done(here, row))
+        assert here.texts() == ["once"]
+
+
+async def test_a_kill_after_the_commit_answers_nothing_twice(tmp_path: Path) -> None:
+    """Architecture 10."""
+    async with place(tmp_path) as here:
+        process = await here.start(JACKFIELD_KILL_AT="runner.turn.after_commit")
+        row = chat("say once")
+        here.put(row)
+        assert await here.ended(process) == -signal.SIGKILL
+        here.again()
+        await here.start()
+        other = chat("say next")
+        here.put(other)
+        await here.until(lambda: done(here, other))
+        assert here.texts() == ["once", "next"]
+
+
+async def test_a_follow_up_joins_the_turn_and_is_completed_with_it(tmp_path: Path) -> None:
+    """Pitfall 27."""
+    async with place(tmp_path) as here:
+        await here.start()
+        first, second = chat("wait\nsay first"), chat("say second")
+        here.put(first)
+        await here.until(here.prompts)
+        here.put(second)
+        await here.until(lambda: done(here, first, second))
+        (answer,) = here.rows()
+        assert answer.content.text == "first\nsecond" and answer.in_reply_to == second.id
+        assert [entry["when"] for entry in here.heard() if "prompt" in entry] == ["after_turn", "next_boundary"]
+        assert here.acks()[first.id].turn == here.acks()[second.id].turn
+
+
+async def test_a_follow_up_that_comes_too_late_gets_a_turn_of_its_own(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        await here.start()
+        first, second = chat("slow 0.05 a long answer in many small pieces"), chat("say second")
+        here.put(first)
+        await here.until(here.prompts)
+        here.put(second)
+        await here.until(lambda: done(here, first, second))
+        assert here.texts() == ["a long answer in many small pieces", "second"]
+        assert here.acks()[first.id].turn != here.acks()[second.id].turn
+
+
+async def test_another_persons_message_waits_for_its_own_turn(tmp_path: Path) -> None:
+    """C128, C019."""
+    async with place(tmp_path) as here:
+        await here.start()
+        rows = [chat("slow 0.1 working"), chat("say bob's", sender="bob"), chat("say mine")]
+        here.put(rows[0])
+        await here.until(here.prompts)
+        here.put(*rows[1:])
+        await here.until(lambda: done(here, *rows))
+        assert here.texts()[0] == "working"
+        assert [prompt.count("<message ") for prompt in here.prompts()] == [1, 2]
+
+
+async def test_stop_is_taken_from_who_began_and_from_admins_only(tmp_path: Path) -> None:
+    """C128."""
+    async with place(tmp_path) as here:
+        await here.start()
+        row = chat("hang")
+        here.put(row)
+        await here.until(here.prompts)
+        foreign = chat("/stop", command="/stop", sender="bob")
+        here.put(foreign)
+        await here.until(lambda: done(here, foreign))
+        assert not done(here, row) and here.texts() == ["Only the person who began this, or an admin, can stop it."]
+        stop = chat("/stop", command="/stop", sender="carol", role="admin")
+        here.put(stop)
+        await here.until(lambda: done(here, row, stop))
+        assert here.texts()[-1] == "Stopped." and here.rows()[-1].content.command
+        assert here.acks()[row.id].status is AckStatus.COMPLETED
+
+
+async def test_clear_forgets_the_conversation(tmp_path: Path) -> None:
+    """Messaging D8."""
+    async with place(tmp_path) as here:
+        await here.start()
+        rows = [chat("say one"), chat("/clear", command="/clear"), chat("say two")]
+        here.put(*rows)
+        await here.until(lambda: done(here, *rows))
+        assert here.texts() == ["one", "Session cleared.", "two"]
+        assert here.rows()[1].content.command and here.rows()[1].in_reply_to == rows[1].id
+        assert [entry["opened"] for entry in here.heard() if "opened" in entry] == [None, None]
+
+
+async def test_commands_of_the_engine_go_through_and_unknown_ones_are_words(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        await here.start()
+        rows = [
+            chat("/native please", command="/native"),
+            chat("/compact", command="/compact"),
+            chat("/foo", command="/foo"),
+        ]
+        here.put(*rows)
+        await here.until(lambda: done(here, *rows))
+        assert here.prompts()[0] == "/native please" and "<message" in here.prompts()[1]
+        assert {"compacted": True} in here.heard() and "Conversation compacted." in here.texts()
+
+
+@pytest.mark.parametrize("how", ["open", "event"])
+async def test_a_lost_conversation_begins_anew_with_a_recap(tmp_path: Path, how: str) -> None:
+    """C124."""
+    async with place(tmp_path, settings={"lose": how}) as here:
+        process = await here.start()
+        first = chat("say remember me")
+        here.put(first)
+        await here.until(lambda: done(here, first))
+        await here.stop(process)
+        here.again()
+        await here.start()
+        second = chat("say still here")
+        here.put(second)
+        await here.until(lambda: done(here, second))
+        assert here.texts() == ["remember me", "still here"]
+        prompt = here.prompts()[-1]
+        assert "<recap>" in prompt and 'sender="Dot">remember me</earlier>' in prompt
+        here.put(third := chat("say and again"))
+        await here.until(lambda: done(here, third))
+        assert "<recap>" not in here.prompts()[-1]
+
+
+async def test_a_conversation_lost_in_the_turn_is_begun_anew_once(tmp_path: Path) -> None:
+    """C124."""
+    async with place(tmp_path) as here:
+        process = await here.start()
+        here.put(first := chat("say one"))
+        await here.until(lambda: done(here, first))
+        await here.stop(process)
+        here.again()
+        await here.start()
+        here.put(second := chat("lost found"))
+        await here.until(lambda: done(here, second))
+        assert here.texts() == ["one", "found"]
+
+
+async def test_an_engine_that_falls_over_is_opened_again_with_its_continuation(tmp_path: Path) -> None:
+    """C014."""
+    async with place(tmp_path) as here:
+        await here.start()
+        here.put(row := chat("close"))
+        await here.until(lambda: done(here, row))
+        error = here.acks()[row.id].error
+        assert error is not None and error.kind == "engine_crash" and error.retryable and "boom" in error.message
+        for number in range(5):
+            here.put(chat(f"say {number}"))
+            await here.until(lambda number=number: len(here.texts()) == number + 1)
+        assert here.texts() == ["0", "1", "2", "3", "4"]
+        opened = [entry["opened"] for entry in here.heard() if "opened" in entry]
+        assert len(opened) == 2 and opened[1] is not None
+
+
+@pytest.mark.parametrize("verb", ["hang", "deaf"])
+async def test_a_turn_without_an_end_is_stopped_at_its_limit(tmp_path: Path, verb: str) -> None:
+    async with place(tmp_path, limits={"turn_seconds": 0.5}) as here:
+        await here.start()
+        here.put(row := chat(verb))
+        await here.until(lambda: done(here, row))
+        error = here.acks()[row.id].error
+        assert error is not None and error.kind == "stalled" and not error.retryable and error.message_for_user
+        here.put(chat("say alive"))
+        await here.until(lambda: "alive" in here.texts())
+
+
+async def test_a_stopped_runner_gives_back_what_it_did_not_answer(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        process = await here.start()
+        here.put(row := chat("hang"))
+        await here.until(here.prompts)
+        assert await here.stop(process) == 0
+        assert here.acks()[row.id].status is AckStatus.RELEASED
+        here.again()
+        await here.start()
+        await here.until(lambda: len(here.prompts()) == 2)
+        assert "recovery" in here.prompts()[1]
+
+
+async def test_an_idle_runner_ends_by_itself(tmp_path: Path) -> None:
+    """Pitfall 38."""
+    async with place(tmp_path, limits={"idle_exit": 0.5}) as here:
+        process = await here.start()
+        assert await here.ended(process) == 0
+
+
+async def test_a_runner_without_a_host_finishes_and_is_found_by_the_next_one(tmp_path: Path) -> None:
+    async with place(tmp_path, limits={"poll": 0.2}) as here:
+        await here.start()
+        here.put(row := chat("slow 0.05 working on without anybody"))
+        await here.until(here.prompts)
+        assert here.bell is not None
+        await here.bell.close()
+        await here.until(lambda: done(here, row))
+        await here.listen()
+        await here.until(lambda: here.bell is not None and here.bell.connected)
+        here.put(other := chat("say adopted"))
+        await here.until(lambda: done(here, other))
+
+
+async def test_a_replaced_runner_ends(tmp_path: Path) -> None:
+    """C014: one runner a session."""
+    async with place(tmp_path) as here:
+        process = await here.start()
+        here.put(row := chat("say one"))
+        await here.until(lambda: done(here, row))
+        here.again()
+        assert here.bell is not None
+        here.bell.ring()
+        assert await here.ended(process) == 0
+
+
+@pytest.mark.parametrize(("key", "value"), [("protocol", 99), ("format", 99)])
+async def test_a_spec_of_another_version_is_refused_with_a_code_and_a_line(
+    tmp_path: Path, key: str, value: int
+) -> None:
+    """C207."""
+    async with place(tmp_path, listen=False) as here:
+        here.folder.write_spec(replace(here.spec, **{key: value}))
+        process = await here.start()
+        assert await here.ended(process) == 78
+        (line,) = here.stderr.decode().splitlines()
+        assert key in line and "99" in line
+
+
+async def test_a_provider_that_cannot_be_loaded_ends_the_message_with_a_reason(tmp_path: Path) -> None:
+    async with place(tmp_path, provider="nowhere") as here:
+        await here.start()
+        here.put(row := chat("say x"))
+        await here.until(lambda: done(here, row))
+        error = here.acks()[row.id].error
+        assert error is not None and error.kind == "config" and "nowhere" in error.message and error.message_for_user
+
+
+async def test_before_the_first_heartbeat_only_the_runners_own_rooms_are_imported(tmp_path: Path) -> None:
+    """Architecture 3; the process is small then, too."""
+    code = (
+        "import sys, os\n"
+        "from jackfield.runner import __main__\n"
+        "from jackfield.runner.heartbeat import Heartbeat\n"
+        "def first(self):\n"
+        "    names = sorted(n for n in sys.modules if n.split('.')[0] not in sys.stdlib_module_names)\n"
+        "    rss = [l for l in open('/proc/self/status') if l.startswith('VmRSS')][0].split()[1]\n"
+        "    print(rss, *names, flush=True); os._exit(0)\n"
+        "Heartbeat.touch = first\n"
+        f"__main__.main([{str(tmp_path / 'sessions' / 'ses')!r}])\n"
+    )
+    async with place(tmp_path, listen=False):
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+        out, _ = await process.communicate()
+        rss, *names = out.decode().split()
+        allowed = ("jackfield.errors", "jackfield.ids", "jackfield.clock", "jackfield.points", "jackfield.models")
+        rooms = (*allowed, "jackfield.mailbox", "jackfield.runner")
+        strangers = [
+            name
+            for name in names
+            if name not in ("__main__", "jackfield") and not any(name == r or name.startswith(r + ".") for r in rooms)
+        ]
+        # What the interpreter itself imports at start (an editable install's finder) is not the runner's.
+        assert [
+            name for name in strangers if name.startswith("jackfield") or "pydantic" in name or "pluggy" in name
+        ] == []
+        assert "jackfield.runner.agent" not in names
+        assert int(rss) < 40_000
+
+
+async def test_a_heart_stops_when_the_loop_is_held_up(tmp_path: Path) -> None:
+    """Pitfall 37."""
+    async with place(tmp_path, limits={"heartbeat": 0.1}) as here:
+        await here.start()
+        here.put(chat("block 2"))
+        await here.until(here.prompts)
+        await asyncio.sleep(0.3)
+        before = here.folder.heartbeat_at()
+        await asyncio.sleep(0.7)
+        assert here.folder.heartbeat_at() == before
+        await here.until(lambda: "unblocked" in here.texts())
+        await here.until(lambda: here.folder.heartbeat_at() != before)
+
+
+async def test_rows_that_are_not_due_yet_wait(tmp_path: Path) -> None:
+    async with place(tmp_path, limits={"poll": 20.0}) as here:
+        await here.start()
+        here.put(row := chat("say in time", due_at=later(700)))
+        await here.until(lambda: done(here, row))
+        assert here.acks()[row.id].at >= row.due_at
+
+
+async def test_a_notice_without_a_chat_is_answered_in_the_sessions_own(tmp_path: Path) -> None:
+    """Pitfall 30."""
+    async with place(tmp_path) as here:
+        await here.start()
+        notice = InboundRow(
+            id=InboundId(new_id("in")),
+            kind=InboundKind.NOTICE,
+            content=NoticeContent(text="say noted", subject="delivery"),
+            at=SystemClock().now(),
+        )
+        here.put(notice)
+        await here.until(here.rows)
+        assert here.rows()[0].address == HERE and here.rows()[0].in_reply_to == notice.id
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "asked"),
+    [
+        ('echo \'{"wakeAgent": true, "data": {"n": "</task>"}}\'', AckStatus.COMPLETED, 1),
+        ("echo '{\"wakeAgent\": false}'", AckStatus.COMPLETED, 0),
+        ("echo nonsense", AckStatus.FAILED, 0),
+        ("exit 3", AckStatus.FAILED, 0),
+    ],
+)
+async def test_a_tasks_script_decides_whether_the_model_is_asked(
+    tmp_path: Path, script: str, status: AckStatus, asked: int
+) -> None:
+    """Messaging 6.5."""
+    async with place(tmp_path) as here:
+        await here.start()
+        task = InboundRow(
+            id=InboundId(new_id("in")),
+            kind=InboundKind.TASK,
+            content=TaskContent(prompt="say done", script=script),
+            at=SystemClock().now(),
+            origin=HERE,
+        )
+        here.put(task)
+        await here.until(lambda: done(here, task))
+        assert here.acks()[task.id].status is status and len(here.prompts()) == asked
+
+
+async def test_a_turn_that_the_provider_began_itself_is_told_to_the_last_chat(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        await here.start()
+        here.put(chat("later the build is ready\nsay started", origin=THREAD))
+        await here.until(lambda: len(here.rows()) == 2)
+        assert [(row.content.text, row.address) for row in here.rows()] == [
+            ("started", THREAD),
+            ("the build is ready", HERE),
+        ] or here.rows()[1].address == THREAD
+
+
+async def test_growing_text_is_shown_and_completed_by_its_row(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        await here.start()
+        row = chat(
+            'slow 0.05 <internal>psst</internal>Once upon a time <message to="family">there was a king</message>'
+        )
+        here.put(row)
+        drafts = {}
+
+        def look() -> bool:
+            drafts.update({(draft.block, draft.text): draft for draft in here.host.read_drafts()})
+            return done(here, row)
+
+        await here.until(look)
+        assert drafts and all("psst" not in text and "<" not in text for _, text in drafts)
+        first, second = here.rows()
+        assert (first.content.text, first.draft_block) == ("Once upon a time", 0)
+        assert second.content.text == "there was a king" and second.address == FAMILY.address
+        assert all(draft.turn == first.turn for draft in drafts.values())
+        assert here.host.read_drafts() == []
+
+
+async def test_what_is_addressed_between_tools_is_sent_at_once(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        await here.start()
+        row = chat('interim thinking aloud <message to="home">on it</message>\nwait\nsay ready')
+        here.put(row)
+        await here.until(here.rows)
+        assert here.texts() == ["on it"] and not done(here, row)
+        here.put(chat("say more"))
+        await here.until(lambda: done(here, row))
+        assert here.texts() == ["on it", "ready\nmore"]
+
+
+async def test_a_huge_answer_becomes_a_file_and_an_opening(tmp_path: Path) -> None:
+    """C219; architecture 2."""
+    async with place(tmp_path) as here:
+        await here.start()
+        here.put(chat("say " + "ä" * 150_000))
+        await here.until(here.rows)
+        (row,) = here.rows()
+        assert row.content.files == ("message.md",) and len(row.content.text.encode()) < 3000
+        with here.folder.open_outbox(row.id, "message.md") as file:
+            assert file.read().decode() == "ä" * 150_000
+
+
+async def test_a_new_destination_is_known_in_the_next_turn(tmp_path: Path) -> None:
+    """Messaging 6.6."""
+    async with place(tmp_path) as here:
+        (here.group / "AGENTS.md").write_text("Be brief.")
+        await here.start()
+        here.put(first := chat("say one"))
+        await here.until(lambda: done(here, first))
+        boss = Destination(
+            name="boss", kind=DestinationKind.CHANNEL, display_name="Boss", address=Address("irc", "x", "#b")
+        )
+        here.host.project([boss], HERE)
+        here.put(second := chat("say two"))
+        await here.until(lambda: done(here, second))
+        opened = [entry for entry in here.heard() if "opened" in entry]
+        assert "Be brief." in opened[0]["system"] and "`family`" in opened[0]["system"] and "Dot" in opened[0]["system"]
+        assert "`boss`" in opened[1]["system"] and opened[1]["opened"] is not None
+
+
+async def test_the_runner_needs_no_more_than_its_folder(tmp_path: Path) -> None:
+    async with place(tmp_path, listen=False) as here:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "jackfield.runner", stderr=asyncio.subprocess.PIPE, env=dict(os.environ)
+        )
+        _, said = await process.communicate()
+        assert process.returncode == 2 and b"usage" in said
+        assert here.rows() == []

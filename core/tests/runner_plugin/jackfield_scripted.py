@@ -49,6 +49,7 @@ class Settings(BaseModel):
     inject: Literal["no", "queue", "next_step"] = "next_step"
     in_process: bool = True
     lose: str = ""
+    mend: str = '<message to="nobody">again</message>'
     interrupt: bool = True
 
 
@@ -146,6 +147,9 @@ class Session:
             self.begin(self.more.pop(0))
 
     async def act(self, prompt: str, said: list[str], inputs: list[Any]) -> None:
+        if '<notice subject="delivery">' in prompt:
+            said.append(self.provider.settings.mend)
+            return
         found = _TEXT.findall(prompt)
         text = html.unescape(found[-1]) if found else prompt
         for line in text.strip().splitlines():

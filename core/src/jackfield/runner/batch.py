@@ -80,7 +80,7 @@ def choose_batch(pending: Sequence[InboundRow], limit: int) -> Batch | None:
     start = max(0, at - (count - 1))
     taken: list[InboundRow] = []
     for row in mine[start:]:
-        if len(taken) >= count or command_of(row) is not None:
+        if len(taken) >= count or (row.trigger and command_of(row) is not None):
             break
         taken.append(row)
     return Batch(tuple(taken), tuple(mine[:start]))
