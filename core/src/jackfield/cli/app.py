@@ -80,7 +80,7 @@ def _plugin_commands(ctx: click.Context) -> list[ManifestCommand]:
     from jackfield.plugins.listing import commands_of
 
     state = ctx.find_object(State) or State()
-    return commands_of(discover(state.home.plugins), safe=state.safe)
+    return commands_of(discover(state.plugins_folder), safe=state.safe)
 
 
 def _import_command(command: ManifestCommand) -> click.Command:

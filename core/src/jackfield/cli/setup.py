@@ -12,7 +12,7 @@ import click
 from jackfield.cli import output
 from jackfield.cli.lazy import Command, json_option
 from jackfield.cli.printable import line
-from jackfield.cli.state import Json, call, current, emit, say, warn
+from jackfield.cli.state import Json, call, current, emit, say
 from jackfield.config.home import Home
 from jackfield.errors import Conflict, JackfieldError, MalformedData, NotFound, UsageError
 
@@ -152,21 +152,15 @@ def need_plugin(kind: str, name: str) -> None:
         NotFound: with the near names.
     """
     from jackfield.cli.lazy import did_you_mean
-    from jackfield.plugins.registry import PluginRegistry
+    from jackfield.plugins.discovery import discover
 
-    state = current()
-    found = [
-        info for info in PluginRegistry(state_file=state.home.plugins / "broken.json").listing() if info.kind == kind
-    ]
-    names = sorted({info.name for info in found})
+    found = discover(current().plugins_folder).found()
+    names = sorted({one.name for one in found if one.kind == kind})
     if name not in names:
         raise NotFound(
             f"no {kind} {name!r} is installed{did_you_mean(name, names)}",
             fix=f"installed are: {', '.join(names)}" if names else "`jackfield plugin list` shows what is installed",
         )
-    broken = next((info.broken for info in found if info.name == name and info.broken is not None), None)
-    if broken is not None:
-        warn(f"{kind} {name!r} is broken: {line(broken.reason)}")
 
 
 def _user() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -39,6 +40,11 @@ class State:
         if self._found is None:
             self._found = Home.find(self.home_option)
         return self._found
+
+    @property
+    def plugins_folder(self) -> Path | None:
+        """The home's `plugins/`; None while there is no home, so that looking at plugins makes none."""
+        return self.home.plugins if self.home.initialised else None
 
     def use_home(self, path: str) -> None:
         self.home_option, self._found = path, None

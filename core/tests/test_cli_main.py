@@ -1,0 +1,329 @@
+"""The `jackfield` program itself: how it starts, and every way in which it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import jackfield
+import pytest
+from jackfield.cli import app
+from jackfield.cli.main import main
+from jackfield.errors import EXIT_CODES, ConfigError, NotAllowed, NotFound
+from jackfield.plugins import ManifestCommand
+
+BOUND = 60
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "home"
+    monkeypatch.setenv("JACKFIELD_HOME", str(root))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return root
+
+
+@pytest.fixture
+def extra(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ManifestCommand]]:
+    """Commands that plugins bring."""
+    commands: list[ManifestCommand] = []
+    monkeypatch.setattr(app, "_plugin_commands", lambda context: commands)
+    yield commands
+
+
+def program(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "jackfield.cli", *words],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=BOUND,
+        **more,
+    )
+
+
+def test_the_version_is_printed_without_importing_anything_of_weight() -> None:
+    code = "import sys; from jackfield.cli.main import main; main(['--version']); print(len(sys.modules), *sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=True)
+    version, modules = out.stdout.splitlines()
+    assert version == f"jackfield {jackfield.__version__}"
+    assert not {"click", "pydantic", "asyncio", "importlib_metadata"} & set(modules.split())
+
+
+def test_help_names_every_command_and_imports_none(capsys: pytest.CaptureFixture[str]) -> None:
+    code = (
+        "import sys; from jackfield.cli.main import main; main(['--help']);"
+        "print([name for name in sys.modules if name.startswith('jackfield.')])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=True)
+    assert all(f"\n  {name} " in out.stdout for name in app.ENTRIES)
+    assert "jackfield.cli.group" not in out.stdout
+    assert "jackfield.host" not in out.stdout
+
+
+@pytest.mark.parametrize("name", sorted(app.ENTRIES))
+def test_every_command_can_be_imported_and_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    assert "Usage: jackfield" in capsys.readouterr().out
+    assert main(["help", name]) == 0
+
+
+@pytest.mark.parametrize("alias", [alias for entry in app.ENTRIES.values() for alias in entry.aliases])
+def test_plural_spellings_work_and_are_hidden(alias: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([alias, "--help"]) == 0
+    capsys.readouterr()
+    main(["--help"])
+    assert f"\n  {alias} " not in capsys.readouterr().out
+
+
+def test_a_slip_in_a_command_is_answered_with_the_likely_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gruop"]) == 2
+    said = capsys.readouterr().err
+    assert "error: no such command: 'gruop'; did you mean 'group'?" in said
+    assert "fix: " in said
+    assert main(["group", "lst"]) == 2
+    assert "did you mean 'list'?" in capsys.readouterr().err
+    assert main(["help", "sesion"]) == 3
+    assert "did you mean 'session'?" in capsys.readouterr().err
+
+
+def test_the_table_of_exit_codes_is_that_of_the_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "exit-codes", "--json"]) == 0
+    table = json.loads(capsys.readouterr().out)
+    assert {code: table[str(code)] for code in EXIT_CODES} == EXIT_CODES
+    assert main(["help", "exit-codes"]) == 0
+    assert "not allowed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(shell: str) -> None:
+    done = program("completion", shell)
+    assert done.returncode == 0, done.stderr
+    assert "_JACKFIELD_COMPLETE" in done.stdout
+
+
+def test_completion_completes_commands_sub_commands_and_options() -> None:
+    def completed(words: str, position: int) -> str:
+        environment = {"_JACKFIELD_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(position)}
+        return program(env={**os.environ, **environment}).stdout
+
+    assert "plain,session" in completed("jackfield ses", 1)
+    assert "plain,tail" in completed("jackfield session ta", 2)
+    assert "plain,--follow" in completed("jackfield session tail --fo", 3)
+
+
+@pytest.mark.parametrize("error", [NotFound("x", fix="y"), ConfigError("x"), NotAllowed("x", fix="y")])
+def test_known_errors_end_with_message_fix_and_their_exit_code(
+    error: Any, capsys: pytest.CaptureFixture[str], extra: list[ManifestCommand], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _provide(monkeypatch, extra, error)
+    assert main(["try"]) == error.exit_code
+    said = capsys.readouterr()
+    assert "error: x" in said.err
+    assert ("fix: y" in said.err) == (error.fix == "y")
+    assert main(["try", "--json"]) == error.exit_code
+    assert json.loads(capsys.readouterr().out) == {
+        "error": {"code": type(error).__name__, "message": "x", "fix": error.fix}
+    }
+
+
+def test_a_plugins_command_that_fails_is_named_with_its_plugin_and_without_a_traceback(
+    capsys: pytest.CaptureFixture[str], extra: list[ManifestCommand], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C183."""
+    _provide(monkeypatch, extra, ZeroDivisionError("oh"))
+    assert main(["try"]) == 1
+    said = capsys.readouterr().err
+    assert "plugin some-plugin" in said
+    assert "ZeroDivisionError: oh" in said
+    assert "Traceback" not in said
+    assert main(["-v", "try"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "body", ["raise SystemExit(7)", "import nowhere_to_be_found", "x = (", "raise ValueError('v')", "command = 5", ""]
+)
+def test_a_plugins_command_that_can_not_be_imported_breaks_only_itself(
+    body: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    extra: list[ManifestCommand],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """C183."""
+    module = f"broken_{abs(hash(body))}"
+    (tmp_path / f"{module}.py").write_text(body, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    extra.append(ManifestCommand(name="bad", help="Does it.", target=f"{module}:command", distribution="bad-plugin"))
+    assert main(["bad"]) == 1
+    assert "plugin bad-plugin: import failed" in capsys.readouterr().err
+    assert main(["--help"]) == 0
+    assert "bad " in capsys.readouterr().out
+    assert main(["help", "exit-codes"]) == 0
+
+
+def test_a_plugins_command_is_not_imported_before_it_runs(extra: list[ManifestCommand]) -> None:
+    extra.append(ManifestCommand(name="bad", help="x", target="module_that_is_not_there:command", distribution="p"))
+    assert main(["--help"]) == 0
+    assert main(["help", "exit-codes"]) == 0
+
+
+def test_a_plugin_can_not_take_a_command_of_ours(
+    extra: list[ManifestCommand], capsys: pytest.CaptureFixture[str]
+) -> None:
+    extra.append(ManifestCommand(name="group", help="mine now", target="nowhere:x", distribution="p"))
+    assert main(["group", "--help"]) == 0
+    assert main(["--help"]) == 0
+    assert "mine now" not in capsys.readouterr().out
+
+
+def test_chat_without_the_terminal_channel_says_how_to_get_it(
+    extra: list[ManifestCommand], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["chat", "andy"]) == 3
+    assert "install jackfield-channel-terminal" in capsys.readouterr().err
+
+
+def test_an_unforeseen_error_is_one_line_and_written_down(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "logs").mkdir(parents=True)
+    monkeypatch.setattr("jackfield.cli.helping._exit_codes", _fail)
+    assert main(["help", "exit-codes"]) == 1
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    (written,) = (home / "logs").glob("crash-*.log")
+    assert str(written) in said
+    assert "RuntimeError: unforeseen" in written.read_text(encoding="utf-8")
+    assert written.stat().st_mode & 0o777 == 0o600
+    assert main(["-v", "help", "exit-codes"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def _fail() -> None:
+    raise RuntimeError("unforeseen")
+
+
+def _provide(monkeypatch: pytest.MonkeyPatch, extra: list[ManifestCommand], error: Exception) -> None:
+    @click.command()
+    @click.option("--json", "as_json", is_flag=True)
+    def command(as_json: bool) -> None:
+        raise error
+
+    module = type(sys)("try_plugin")
+    module.command = command  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "try_plugin", module)
+    extra.append(ManifestCommand(name="try", help="Try.", target="try_plugin:command", distribution="some-plugin"))
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    done = subprocess.run(
+        f"'{sys.executable}' -m jackfield.cli --help | true; echo ${{PIPESTATUS[0]}}",
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=BOUND,
+    )
+    assert done.stderr == ""
+    assert done.stdout.strip() in ("141", "0")
+
+
+def test_ctrl_c_ends_a_command_quietly(home: Path) -> None:
+    code = textwrap.dedent(
+        """
+        import os, signal, sys
+        from jackfield.cli import helping
+        from jackfield.cli.main import main
+        def wait():
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.pause()
+        helping._exit_codes = wait
+        sys.exit(main(["help", "exit-codes"]))
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", timeout=BOUND)
+    assert (done.returncode, done.stderr.strip()) == (130, "stopped")
+
+
+def test_options_may_stand_before_and_after_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "jackfield.toml").write_text("[host]\nmax_runners = 9\n", encoding="utf-8")
+    for words in (["--home", str(other), "config", "show", "--json"], ["config", "show", f"--home={other}", "--json"]):
+        assert main(words) == 0
+        assert json.loads(capsys.readouterr().out)["host"]["max_runners"] == 9
+
+
+def test_a_command_without_a_home_says_how_to_make_one(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["status"], ["group", "list"], ["config", "check"], ["up"], ["down"], ["reload"]):
+        assert main(words) == 3
+        said = capsys.readouterr().err
+        assert str(home) in said
+        assert "init" in said
+    assert not home.exists()
+
+
+def test_the_program_works_in_a_locale_that_is_not_utf_8(home: Path) -> None:
+    """C247."""
+    home.mkdir()
+    (home / "jackfield.toml").write_text('[channels.x]\ntitle = "naïve – 你好"\n', encoding="utf-8")
+    environment = {
+        **os.environ,
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONWARNDEFAULTENCODING": "1",
+    }
+    done = program("config", "show", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "EncodingWarning" not in done.stderr
+
+
+def test_management_works_with_a_plugin_that_kills_the_interpreter(tmp_path: Path, home: Path) -> None:
+    """C183."""
+    site = tmp_path / "site"
+    info = site / "jackfield_deadly-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: jackfield-deadly\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[jackfield.channels]\ndeadly = jackfield_deadly.plugin\n", encoding="utf-8")
+    package = site / "jackfield_deadly"
+    package.mkdir()
+    (package / "__init__.py").write_text("import os\nos._exit(1)\n", encoding="utf-8")
+    (package / "plugin.py").write_text("", encoding="utf-8")
+    home.mkdir()
+    (home / "jackfield.toml").write_text("[channels.deadly]\n[channels.fine]\nenabled = false\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    for words, code in [
+        (["--version"], 0),
+        (["--help"], 0),
+        (["plugin", "list"], 0),
+        (["config", "show"], 0),
+        (["config", "check", "--json"], 2),
+        (["channel", "remove", "deadly"], 0),
+        (["config", "check"], 0),
+    ]:
+        done = program(*words, env=environment)
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+
+
+def test_exit_codes_reach_the_shell(home: Path) -> None:
+    assert program("nonsense").returncode == 2
+    assert program("group", "list").returncode == 3
+    assert program("help", "exit-codes").returncode == 0
+
+
+def test_signals_are_the_shells_own_numbers() -> None:
+    assert 128 + signal.SIGINT == 130
+    assert app.BROKEN_PIPE == 128 + signal.SIGPIPE
