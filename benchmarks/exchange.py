@@ -5,106 +5,34 @@ The channel is registered as any plugin's would be, by a distribution that is ma
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from jackfield.api import Capabilities, Channel, ChannelContext, ChannelInfo, ChannelType, Health, SendResult, hookimpl
-from jackfield.clock import SystemClock
 from jackfield.config.home import Home
 from jackfield.host.application import running_host
 from jackfield.host.live import LiveHost
-from jackfield.models import Address, Addressed, MessageReceived, MessageRef, OutMessage, Person, Trust
 from jackfield.testing.distributions import make_distribution
 
 from benchmarks.bare import refuse_tmpfs
+from benchmarks.channel import BENCH, Bench
 
 __all__ = ["BENCH", "Bench", "exchange", "make_home", "rss_mb"]
 
-CLOCK = SystemClock()
 MODULE = """
 from jackfield.api import hookimpl
 
 @hookimpl
 def register_channels():
-    from benchmarks.exchange import BENCH
+    from benchmarks.channel import BENCH
     return [BENCH.kind()]
 """
-
-
-class Bench:
-    """The channel: `write` accepts a message and returns when its answer was handed to `send`."""
-
-    def __init__(self) -> None:
-        self.context: ChannelContext | None = None
-        self.answers: dict[str, asyncio.Queue[float]] = {}
-        self.sent = 0
-
-    def kind(self) -> ChannelType:
-        info = ChannelInfo(type="bench", title="Benchmark", local=True)
-        return ChannelType(info=info, create=lambda instance, settings: _Channel(self))
-
-    async def accept(self, chat: str, text: str) -> None:
-        assert self.context is not None
-        address = Address("bench", "bench", chat)
-        key = os.urandom(8).hex()
-        await self.context.accept(
-            MessageReceived(
-                address=address,
-                dedupe_key=key,
-                occurred_at=CLOCK.now(),
-                ref=MessageRef(address, (key,)),
-                sender=Person("bench", trust=Trust.OPERATOR),
-                text=text,
-                addressed=Addressed.DM,
-            )
-        )
-
-    async def round_trip(self, chat: str, text: str) -> float:
-        """Seconds from the call of accept to the call of send."""
-        queue = self.answers.setdefault(chat, asyncio.Queue())
-        began = time.perf_counter()
-        await self.accept(chat, text)
-        async with asyncio.timeout(60):
-            return await queue.get() - began
-
-
-class _Channel:
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-
-    async def start(self, context: ChannelContext) -> None:
-        self._bench.context = context
-
-    async def stop(self) -> None:
-        self._bench.context = None
-
-    async def check(self) -> Health:
-        return Health(ok=True)
-
-    def capabilities(self, address: Address | None = None) -> Capabilities:
-        return Capabilities(idempotent_send=True)
-
-    async def send(self, address: Address, message: OutMessage, *, idempotency_key: str) -> SendResult:
-        now = time.perf_counter()
-        self._bench.sent += 1
-        queue = self._bench.answers.get(address.platform_id)
-        if queue is not None:
-            queue.put_nowait(now)
-        return SendResult(ids=(idempotency_key,))
-
-
-BENCH = Bench()
-_: type[Channel] = _Channel
-__all__ += ["hookimpl"]
 
 
 def make_home(root: Path, *, max_runners: int, idle_exit: float = 600.0, extra: str = "") -> Home:
@@ -131,9 +59,11 @@ async def exchange(*, max_runners: int = 4, idle_exit: float = 600.0) -> AsyncIt
     root = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
     site = root / "site"
     make_distribution(
-        site, "jackfield-bench", "0.1.0",
-        {"jackfield.channels": {"bench": "jackfield_bench_channel"}}, {"jackfield_bench_channel.py": MODULE},
-    )  # fmt: skip
+        site,
+        "jackfield-bench",
+        entry_points={"jackfield.channels": {"bench": "jackfield_bench_channel"}},
+        files={"jackfield_bench_channel.py": MODULE},
+    )
     sys.path.insert(0, str(site))
     try:
         home = make_home(root, max_runners=max_runners, idle_exit=idle_exit)

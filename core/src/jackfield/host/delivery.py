@@ -44,6 +44,8 @@ TELL_AGAIN = 3_600_000
 """Milliseconds back for which failures are told again at start, in case a crash came between; telling is idempotent."""
 SLOW_LOOK = 60.0
 EARLY_REPORTS = 1000
+NOTES_WAIT = 10.0
+"""Seconds in which what became of messages may ride along with the next one, instead of a commit of its own."""
 DIRECT_WAIT = 30.0
 
 OnFailed = Callable[[DeliveryRow, str], Awaitable[None]]
@@ -296,8 +298,12 @@ class Delivery:
         if first and not self._workers.closing:
             self._hub.spawn(self._flush_soon(), "delivered notes")
 
+    def take_notes(self, session_id: SessionId) -> list[Delivered]:
+        """What became of the session's messages and its runner was not told: for whoever writes to its inbox next."""
+        return list(self._notes.pop(session_id, {}).values())
+
     async def _flush_soon(self) -> None:
-        await self._hub.clock.sleep(0.25)
+        await self._hub.clock.sleep(NOTES_WAIT)
         await self._flush()
 
     async def _flush(self) -> None:

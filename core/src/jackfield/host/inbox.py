@@ -30,6 +30,7 @@ from jackfield.models import (
     Address,
     Attachment,
     ChatContent,
+    Delivered,
     InboundKind,
     InboundRow,
     InboundState,
@@ -62,14 +63,16 @@ class Inbox:
         wake: Callable[[Session], None],
         unblock: Callable[[Session], Awaitable[None]],
         on_damaged: Callable[[Session, str], Awaitable[None]],
+        notes: Callable[[SessionId], Sequence[Delivered]] = lambda session_id: (),
     ) -> None:
-        """`unblock` stops the runner that holds the lock; `on_damaged` puts open messages into the fresh mailbox."""
+        """`notes` are what the runner may be told along with a message, at no commit of its own; `unblock` stops the runner that holds the lock; `on_damaged` puts open messages into the fresh mailbox."""
         self._hub = hub
         self._channels = channels
         self._spool = spool
         self._wake = wake
         self._unblock = unblock
         self._on_damaged = on_damaged
+        self._notes = notes
         self._made: set[SessionId] = set()
 
     async def deliver(self, session: Session, row: InboundRow, event: MessageReceived) -> None:
@@ -82,7 +85,8 @@ class Inbox:
             files = await self._fetch_all(session, row.id, event)
             assert isinstance(row.content, ChatContent)
             row = replace(row, content=replace(row.content, files=files))
-        await self.use(session, lambda box: box.enqueue([row]))
+        notes = self._notes(session.id)
+        await self.use(session, lambda box: box.enqueue([row], notes))
 
     async def notify(
         self,

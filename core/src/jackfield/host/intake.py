@@ -55,10 +55,6 @@ class Intake:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    @property
-    def busy(self) -> bool:
-        return bool(self._in_hand)
-
     async def accept(self, instance: ChannelInstance, event: Event, cursor: Cursor | None = None) -> AcceptOutcome:
         """See `ChannelContext.accept`."""
         if self._closed:

@@ -205,8 +205,8 @@ class Launcher:
 
 
 def kill_points() -> dict[str, str]:
-    """The kill point that a crash test set for runners (`JACKFIELD_KILL_RUNNER_AT`), as their own variable."""
-    at = os.environ.get("JACKFIELD_KILL_RUNNER_AT")
+    """The kill point that a crash test set for the first runner (`JACKFIELD_KILL_RUNNER_AT`), as its own variable."""
+    at = os.environ.pop("JACKFIELD_KILL_RUNNER_AT", "")
     return {"JACKFIELD_KILL_AT": at} if at else {}
 
 

@@ -75,6 +75,7 @@ class LiveHost:
             wake=self._wake_session,
             unblock=self._unblock,
             on_damaged=self._mailbox_replaced,
+            notes=lambda session_id: self.delivery.take_notes(session_id),
         )
         self.streams = Streams(hub, self.channels)
         self.delivery = Delivery(hub, self.channels, streams=self.streams, on_failed=self._delivery_failed)
@@ -210,9 +211,6 @@ class LiveHost:
 
     def kick(self, destinations: list[str]) -> None:
         self.delivery.kick(destinations)
-
-    def routing(self) -> bool:
-        return self.intake.busy
 
     async def retake(self) -> None:
         await self.intake.retake()

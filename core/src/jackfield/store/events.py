@@ -26,6 +26,7 @@ __all__ = [
     "reopen",
     "set_cursor",
     "unfinished",
+    "unrouted",
 ]
 
 
@@ -122,6 +123,15 @@ def unfinished(db: sqlite3.Connection, limit: int, after: EventId | None = None)
         (after, limit),
     )
     return [_event(row) for row in rows]
+
+
+def unrouted(db: sqlite3.Connection, channel_type: str, instance: str) -> int:
+    """How many events of a channel are stored and not routed yet."""
+    row = db.execute(
+        "SELECT count(*) FROM events WHERE state = 'received' AND channel_type = ? AND instance = ?",
+        (channel_type, instance),
+    ).fetchone()
+    return int(row[0])
 
 
 def finish(

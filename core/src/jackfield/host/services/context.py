@@ -47,10 +47,6 @@ class Live(Protocol):
         """Put a row into the session's inbox and the ledger, and wake it."""
         ...
 
-    def routing(self) -> bool:
-        """Whether accepted events still wait to be routed."""
-        ...
-
     def answer_address(self, session: Session, chat: MessagingGroup | None) -> Address | None: ...
 
 
@@ -145,6 +141,14 @@ class Args:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise UsageError(f"{name} must be a whole number from {low} to {high}, got {value!r}")
         return value
+
+    def seconds(self, name: str, default: float, *, high: float = 86_400.0) -> float:
+        value = self._values.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= high:
+            raise UsageError(f"{name} must be a number of seconds from 0 to {high:g}, got {value!r}")
+        return float(value)
 
     def flag(self, name: str) -> bool:
         value = self._values.get(name, False)

@@ -22,7 +22,7 @@ from jackfield.models import (
     Session,
     SessionStatus,
 )
-from jackfield.store import chats, deliveries, groups, inbound, sessions
+from jackfield.store import chats, deliveries, events, groups, inbound, sessions
 
 __all__: list[str] = []
 
@@ -253,15 +253,17 @@ async def message_drop(context: ServiceContext, args: Args) -> dict[str, Any]:
 async def channel_settled(context: ServiceContext, args: Args) -> dict[str, Any]:
     """Wait until a chat has no open message and no open delivery; what a piped chat waits for."""
     address = Address("terminal", args.text("instance"), args.text("platform_id"))
-    live, hub = context.running, context.hub
-    deadline = hub.clock.monotonic() + args.number("timeout", 600, low=0, high=86_400)
+    hub = context.hub
+    context.running  # noqa: B018 - refuses when no host runs: nothing would ever settle
+    deadline = hub.clock.monotonic() + args.seconds("timeout", 600.0)
 
     def look(db: sqlite3.Connection) -> int:
+        unrouted = events.unrouted(db, address.channel_type, address.instance)
         chat = chats.messaging_group_at(db, address)
-        return 0 if chat is None else inbound.active_in_chat(db, chat.id) + deliveries.open_in_chat(db, address)
+        return unrouted if chat is None else unrouted + inbound.active_in_chat(db, chat.id) + deliveries.open_in_chat(db, address)
 
     while True:
-        left = 1 if live.routing() else await hub.store.read(look)
+        left = await hub.store.read(look)
         if not left:
             return {"settled": True}
         if hub.clock.monotonic() >= deadline:

@@ -1,0 +1,34 @@
+"""Fixtures for tests that cross packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.exchange import Exchange
+
+MakeExchange = Callable[..., Exchange]
+
+
+@pytest.fixture
+def make_exchange(tmp_path: Path) -> Iterator[MakeExchange]:
+    """Makes prepared exchanges below the test's folder; their hosts are ended with the test."""
+    made: list[Exchange] = []
+
+    def make(**settings: Any) -> Exchange:
+        exchange = Exchange(root=tmp_path / f"x{len(made)}", **settings)
+        made.append(exchange)
+        return exchange.prepare()
+
+    yield make
+    for exchange in made:
+        if exchange.stop() not in (0, -9):
+            pytest.fail(f"the host did not end well\n{exchange.tail()}")
+
+
+@pytest.fixture
+def exchange(make_exchange: MakeExchange) -> Exchange:
+    return make_exchange()

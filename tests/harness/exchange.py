@@ -1,0 +1,186 @@
+"""A whole exchange as an operator has it: a home, a host process of its own, a platform that outlives it.
+
+The platform is the `postbox` channel: two files.  So a test may kill the host with SIGKILL wherever it likes and then
+look at what people received.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jackfield.config.home import Home
+from jackfield.testing.distributions import install_project
+
+__all__ = ["BOUND", "Exchange"]
+
+BOUND = 60.0
+"""Seconds after which a wait is a hang."""
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "plugins"
+
+
+@dataclass
+class Exchange:
+    """Everything lies below `root`."""
+
+    root: Path
+    provider_settings: str = ""
+    host_settings: str = ""
+    postbox_settings: str = ""
+    plugins: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    _said: int = 0
+
+    @property
+    def home(self) -> Home:
+        return Home.find(str(self.root / "home"))
+
+    @property
+    def box(self) -> Path:
+        return self.root / "box"
+
+    def prepare(self) -> Exchange:
+        """Make the home, the agent `andy` (mock provider) and the platform."""
+        self.box.mkdir(parents=True)
+        (self.box / "in.jsonl").touch()
+        (self.box / "out.jsonl").touch()
+        for name in ("postbox", *self.plugins):
+            install_project(self.root / "site", FIXTURES / name)
+        self.run("init", "--name", "andy", "--provider", "mock")
+        toml = self.home.jackfield_toml
+        text = toml.read_text(encoding="utf-8")
+        if self.host_settings:
+            text = text.replace("[host]", f"[host]\n{self.host_settings}", 1)
+        text += f'\n[channels.box]\ntype = "postbox"\nfolder = "{self.box}"\n{self.postbox_settings}\n'
+        toml.write_text(text, encoding="utf-8")
+        if self.provider_settings:
+            agent = self.home.groups / "andy" / "agent.toml"
+            agent.write_text(
+                agent.read_text(encoding="utf-8") + f"\n[providers.mock]\n{self.provider_settings}\n", encoding="utf-8"
+            )
+            self.run("group", "accept", "andy")
+        return self
+
+    def env(self, **more: str) -> dict[str, str]:
+        return {
+            **os.environ,
+            "JACKFIELD_HOME": str(self.home.root),
+            "PYTHONPATH": str(self.root / "site"),
+            "PYTHONUNBUFFERED": "1",
+            **self.environment,
+            **more,
+        }
+
+    def run(self, *arguments: str, check: bool = True, stdin: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+        """One command of the CLI."""
+        done = subprocess.run(
+            [sys.executable, "-m", "jackfield.cli", *arguments],
+            env=self.env(**more), input=stdin, capture_output=True, text=True, timeout=BOUND * 2, encoding="utf-8",
+        )  # fmt: skip
+        if check and done.returncode != 0:
+            raise AssertionError(f"jackfield {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.run(*arguments, "--json").stdout)
+
+    def wire(self, chat: str, *options: str) -> None:
+        self.run("wire", f"postbox:box:{chat}", "andy", "--engage", "always", "--policy", "public", *options)
+
+    # ---- the host's life
+
+    def start(self, **environment: str) -> Exchange:
+        """Start the host in a process of its own and wait until it answers."""
+        log = (self.root / "host.out").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "jackfield.cli", "up"], env=self.env(**environment), stdout=log, stderr=log
+        )
+        log.close()
+        self.wait_for(lambda: self.home.host_sock.exists() or self.process_ended(), "the host's socket")
+        return self
+
+    def process_ended(self) -> bool:
+        return self.process is not None and self.process.poll() is not None
+
+    def wait_ended(self) -> int:
+        assert self.process is not None
+        return self.process.wait(timeout=BOUND)
+
+    def kill(self) -> None:
+        """SIGKILL, as a power cut would."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(timeout=BOUND)
+
+    def stop(self) -> int:
+        """End the host cleanly; its exit code."""
+        if self.process is None or self.process_ended():
+            return 0
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=BOUND)
+
+    # ---- the platform
+
+    def say(self, chat: str, text: str, **more: Any) -> str:
+        """Somebody writes; the platform keeps it whether or not a host runs."""
+        self._said += 1
+        message_id = f"m{self._said}"
+        said = {"id": message_id, "chat": chat, "text": text, "at": int(time.time() * 1000), **more}
+        with (self.box / "in.jsonl").open("ab") as file:
+            file.write(json.dumps(said).encode() + b"\n")
+        return message_id
+
+    def order(self, chat: str, *orders: dict[str, Any]) -> None:
+        """What the platform does with the next sends to a chat."""
+        path = self.box / "orders.json"
+        known = json.loads(path.read_text()) if path.exists() else {}
+        known.setdefault(chat, []).extend(orders)
+        path.write_text(json.dumps(known))
+
+    def sent(self, chat: str | None = None) -> list[dict[str, Any]]:
+        """What the platform received, in order."""
+        lines = (self.box / "out.jsonl").read_bytes().splitlines()
+        items = [json.loads(line) for line in lines]
+        return [item for item in items if chat is None or item["chat"] == chat]
+
+    def texts(self, chat: str) -> list[str]:
+        return [item["text"] for item in self.sent(chat) if "text" in item]
+
+    def wait_for(self, condition: Callable[[], Any], what: str, bound: float = BOUND) -> None:
+        """Look again and again until the condition holds.
+
+        Raises:
+            AssertionError: it did not within the bound; shows the end of the host's output.
+        """
+        until = time.monotonic() + bound
+        while not condition():
+            if time.monotonic() > until:
+                raise AssertionError(f"waited {bound:g} s for {what}\n{self.tail()}")
+            time.sleep(0.02)
+
+    def wait_sent(self, chat: str, count: int) -> list[dict[str, Any]]:
+        self.wait_for(lambda: len(self.sent(chat)) >= count, f"{count} messages to {chat}, got {self.sent(chat)}")
+        return self.sent(chat)
+
+    def tail(self) -> str:
+        path = self.root / "host.out"
+        return path.read_text(encoding="utf-8", errors="replace")[-4000:] if path.exists() else ""
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Look into the ledger of a host that does not run, or does."""
+        import sqlite3
+
+        db = sqlite3.connect(f"file:{self.home.state_db}?mode=ro", uri=True)
+        try:
+            return db.execute(sql).fetchall()
+        finally:
+            db.close()
