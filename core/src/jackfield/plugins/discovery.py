@@ -10,7 +10,6 @@ standard library; importlib-metadata, packaging and a TOML parser come in only w
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -44,7 +43,6 @@ _RACY_NS = 2_000_000_000
 """A folder that changed this recently may still be changing within its clock's tick; its part is not kept."""
 _ANY_STAMP = (0, 0)
 _METADATA = (".dist-info", ".egg-info")
-_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 _Stamp = tuple[int, int]
 
@@ -114,7 +112,9 @@ class Found(NamedTuple):
     @property
     def named_well(self) -> bool:
         """Small letters, digits and single hyphens, at most 64: it becomes a word of the configuration."""
-        return len(self.name) <= 64 and _NAME.fullmatch(self.name) is not None
+        parts = self.name.split("-")
+        plain = all(part.isascii() and part.isalnum() and part == part.lower() for part in parts)
+        return plain and self.name[0].isalpha() and len(self.name) <= 64
 
 
 class Inventory(NamedTuple):
@@ -134,7 +134,7 @@ class Inventory(NamedTuple):
 
 def canonical(name: str) -> str:
     """A distribution's name in the one spelling in which two of them are compared (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
 
 
 class Discovery:

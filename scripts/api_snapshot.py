@@ -1,0 +1,160 @@
+"""Writes down every public signature of what plugins build on: `jackfield.api`, `jackfield.models`, `jackfield.errors`.
+
+    python scripts/api_snapshot.py                 write core/tests/api_snapshot.json after a bump of API_VERSION
+    python scripts/api_snapshot.py --unreleased    write it without one: the stored version was never published
+    python scripts/api_snapshot.py --check         only compare
+
+A test holds that nothing changes without a bump: the minor number for additions, the major one for the rest (before 1.0
+the minor one will do).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import json
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from jackfield import API_VERSION
+
+TARGET = Path(__file__).resolve().parent.parent / "core" / "tests" / "api_snapshot.json"
+MODULES = ("jackfield.api", "jackfield.models", "jackfield.errors")
+VERSION_LINE = "API_VERSION"
+
+Signatures = dict[str, str]
+
+
+def signatures() -> Signatures:
+    """Dotted name to signature, for each public name, field, member and method."""
+    found: Signatures = {}
+    for module_name in MODULES:
+        module = importlib.import_module(module_name)
+        for name in sorted(module.__all__):
+            if name != VERSION_LINE:
+                _describe(f"{module_name}.{name}", getattr(module, name), found)
+    return dict(sorted(found.items()))
+
+
+def _describe(place: str, value: Any, found: Signatures) -> None:
+    if inspect.isclass(value):
+        _describe_class(place, value, found)
+    elif inspect.isfunction(value):
+        found[place] = _signature(value)
+    elif isinstance(value, dict):
+        found[place] = "{" + ", ".join(f"{key}: {_plain(item)}" for key, item in value.items()) + "}"
+    else:
+        found[place] = _plain(value)
+
+
+def _describe_class(place: str, cls: type[Any], found: Signatures) -> None:
+    bases = ", ".join(base.__name__ for base in cls.__bases__ if base is not object)
+    found[place] = f"class({bases})"
+    if issubclass(cls, Enum):
+        for member in cls:
+            found[f"{place}.{member.name}"] = repr(member.value)
+        return
+    if dataclasses.is_dataclass(cls):
+        for field in dataclasses.fields(cls):
+            keyword = "keyword " if field.kw_only else ""
+            found[f"{place}.{field.name}"] = f"{keyword}{field.type}{_default_of(field)}"
+    for name, member in vars(cls).items():
+        if name.startswith("_") and name != "__init__":
+            continue
+        if isinstance(member, (staticmethod, classmethod)):
+            found[f"{place}.{name}"] = type(member).__name__ + " " + _signature(member.__func__)
+        elif isinstance(member, property):
+            found[f"{place}.{name}"] = "property " + _annotation(inspect.signature(member.fget).return_annotation)  # type: ignore[arg-type]
+        elif inspect.isfunction(member) and not (name == "__init__" and _generated(cls)):
+            found[f"{place}.{name}"] = _signature(member)
+
+
+def _generated(cls: type[Any]) -> bool:
+    """Whether the class's `__init__` says nothing of its own: a dataclass's, or a Protocol's."""
+    return dataclasses.is_dataclass(cls) or bool(getattr(cls, "_is_protocol", False))
+
+
+def _signature(function: Any) -> str:
+    signature = inspect.signature(function)
+    parts = []
+    for parameter in signature.parameters.values():
+        default = "" if parameter.default is inspect.Parameter.empty else f" = {_plain(parameter.default)}"
+        kind = parameter.kind.name.lower().replace("positional_or_keyword", "")
+        parts.append(f"{kind + ' ' if kind else ''}{parameter.name}: {_annotation(parameter.annotation)}{default}")
+    prefix = "async " if inspect.iscoroutinefunction(function) else ""
+    return f"{prefix}({', '.join(parts)}) -> {_annotation(signature.return_annotation)}"
+
+
+def _annotation(annotation: object) -> str:
+    if annotation is inspect.Signature.empty:
+        return "?"
+    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+
+
+def _default_of(field: dataclasses.Field[Any]) -> str:
+    if field.default is not dataclasses.MISSING:
+        return f" = {_plain(field.default)}"
+    if field.default_factory is not dataclasses.MISSING:
+        return f" = {getattr(field.default_factory, '__name__', 'factory')}()"
+    return ""
+
+
+def _plain(value: object) -> str:
+    """The value without addresses in memory, and the same on every Python."""
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if inspect.isfunction(value) or inspect.isclass(value):
+        return value.__name__
+    return repr(value)
+
+
+def read() -> tuple[tuple[int, int], Signatures]:
+    """The stored version and signatures."""
+    stored = json.loads(TARGET.read_text(encoding="utf-8"))
+    return (stored["api_version"][0], stored["api_version"][1]), stored["signatures"]
+
+
+def write() -> None:
+    stored = {"api_version": list(API_VERSION), "signatures": signatures()}
+    TARGET.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def differences(old: Signatures, new: Signatures) -> list[str]:
+    """One line for each signature that is gone, new or another, as a diff would show it."""
+    lines = [f"- {name}: {old[name]}" for name in old if old[name] != new.get(name)]
+    lines += [f"+ {name}: {new[name]}" for name in new if new[name] != old.get(name)]
+    return sorted(lines, key=lambda line: (line[2:].partition(":")[0], line.startswith("+")))
+
+
+def bump_suffices(before: tuple[int, int], now: tuple[int, int], changes: list[str]) -> bool:
+    """Whether the step from one version to the next is large enough for these changes."""
+    if not changes:
+        return now >= before
+    only_additions = all(line.startswith("+") for line in changes)
+    if only_additions or before[0] == 0:
+        return now > before
+    return now[0] > before[0]
+
+
+def main(arguments: list[str]) -> int:
+    before, old = read() if TARGET.exists() else ((0, 0), {})
+    changes = differences(old, signatures())
+    if "--check" in arguments:
+        print("\n".join(changes) or "the API is as it was")
+        return 1 if changes else 0
+    if changes and "--unreleased" not in arguments and not bump_suffices(before, API_VERSION, changes):
+        print("\n".join(changes))
+        print(
+            f"API_VERSION is {API_VERSION}, as before or not far enough from {before}: bump it in jackfield/__init__.py"
+        )
+        return 1
+    write()
+    print(f"wrote {TARGET.name}: {len(changes)} changes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
