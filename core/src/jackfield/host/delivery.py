@@ -94,6 +94,7 @@ class Delivery:
             on_settled=on_settled,
         )
         self._folders: dict[SessionId, tuple[Session, SessionFolder]] = {}
+        self._flushing: asyncio.Task[None] | None = None
         self._notes: dict[SessionId, dict[int, Delivered]] = {}
         self._looked_at = -SLOW_LOOK
         self._early: dict[tuple[str, str, str], DeliveryReport] = {}
@@ -151,6 +152,8 @@ class Delivery:
         """End within `grace` seconds; what is cut off then is in doubt and settled at the next start."""
         await self._workers.stop(grace)
         await self._streams.close()
+        if self._flushing is not None:
+            self._flushing.cancel()
         await self._flush()
 
     async def due(self) -> None:
@@ -296,7 +299,7 @@ class Delivery:
         if part.parts > 1 or '"files"' in part.content:
             self._hub.spawn(self._clean(part, state), f"outbox {part.out_id}")
         if first and not self._workers.closing:
-            self._hub.spawn(self._flush_soon(), "delivered notes")
+            self._flushing = self._hub.spawn(self._flush_soon(), "delivered notes")
 
     def take_notes(self, session_id: SessionId) -> list[Delivered]:
         """What became of the session's messages and its runner was not told: for whoever writes to its inbox next."""
