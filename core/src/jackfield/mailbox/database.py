@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +22,7 @@ from jackfield.points import reach
 
 __all__ = [
     "BUSY_SECONDS",
-    "hot_or_busy",
+    "Patience",
     "open_reader",
     "open_writer",
     "refuse_foreign_journal",
@@ -34,6 +36,7 @@ BUSY_SECONDS = 2.0
 """How long a writer waits for a reader, and a reader for a writer (architecture 6)."""
 
 _JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+_HOT_TRIES = 4
 _READONLY_ROLLBACK = 776
 _IOERR_CORRUPTFS = 8458
 
@@ -51,7 +54,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
     refuse_foreign_journal(path)
     database: sqlite3.Connection | None = None
     try:
-        database = _connect(path, "rw")
+        database = _connect(path, "rw", BUSY_SECONDS)
         database.execute("PRAGMA locking_mode=EXCLUSIVE").fetchone()
         database.execute("PRAGMA journal_mode=TRUNCATE").fetchone()
         database.execute("PRAGMA locking_mode=NORMAL").fetchone()
@@ -67,15 +70,48 @@ def open_writer(path: Path) -> sqlite3.Connection:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A read-only connection for one read of a file that a trusted side writes.  Raises `sqlite3.Error`."""
-    return _connect(path, "ro")
+    """A read-only connection, for use with `Patience`: it doesn't wait for a writer itself.
+
+    Raises:
+        sqlite3.Error: it can't be opened.
+    """
+    return _connect(path, "ro", 0.0)
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+class Patience:
+    """How a reader waits, for at most 2 s in all.
+
+    In short steps while a writer holds the lock: SQLite's own waiting grows to 100 ms a step, in which a writer that
+    commits all the time is met again and again.  A few times when a journal looks hot, since between two commits a live
+    one may look like a dead writer's.
+    """
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + BUSY_SECONDS
+        self._hot = 0
+
+    def left(self) -> bool:
+        """Whether there is time left; waits one step."""
+        time.sleep(0.0005)
+        return time.monotonic() < self._until
+
+    def try_again(self, problem: sqlite3.Error) -> bool:
+        """Whether to ask once more after that; waits before it says so."""
+        code = getattr(problem, "sqlite_errorcode", 0)
+        if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return self.left()
+        if code == _READONLY_ROLLBACK and self._hot < _HOT_TRIES:
+            self._hot += 1
+            time.sleep(0.001 * 2**self._hot)
+            return True
+        return False
+
+
+def _connect(path: Path, mode: str, timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(
         f"{path.as_uri()}?mode={mode}",
         uri=True,
-        timeout=BUSY_SECONDS,
+        timeout=timeout,
         isolation_level=None,
         check_same_thread=False,
     )
@@ -107,17 +143,19 @@ def refuse_foreign_journal(path: Path) -> None:
     """
     journal = path.with_name(path.name + "-journal")
     try:
-        mode = journal.lstat()
+        descriptor = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return
-    if not stat.S_ISREG(mode.st_mode):
-        raise MailboxDamaged(f"{journal} is {stat.filemode(mode.st_mode)}, not a regular file")
-    if mode.st_size < len(_JOURNAL_MAGIC):
-        return
-    with journal.open("rb") as file:
-        file.seek(-len(_JOURNAL_MAGIC), 2)
-        tail = file.read(len(_JOURNAL_MAGIC))
-    if tail == _JOURNAL_MAGIC:
+    except OSError as problem:
+        raise MailboxDamaged(f"{journal} can't be opened as a file: {problem.strerror}") from problem
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise MailboxDamaged(f"{journal} is {stat.filemode(found.st_mode)}, not a regular file")
+        tail = os.pread(descriptor, len(_JOURNAL_MAGIC), max(0, found.st_size - len(_JOURNAL_MAGIC)))
+    finally:
+        os.close(descriptor)
+    if tail == _JOURNAL_MAGIC and found.st_size > len(_JOURNAL_MAGIC):
         raise MailboxDamaged(f"{journal} names a super-journal, which Jackfield never writes; it is not rolled back")
 
 
@@ -154,12 +192,6 @@ def rolled_back(database: sqlite3.Connection) -> bool:
     except sqlite3.Error:
         return False
     return True
-
-
-def hot_or_busy(problem: sqlite3.Error) -> bool:
-    """Whether a reader should look again at once: between two commits a live journal may look like a dead one's."""
-    code = getattr(problem, "sqlite_errorcode", 0)
-    return code == _READONLY_ROLLBACK or code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def translate(problem: sqlite3.Error, what: str) -> MailboxError:

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from jackfield.errors import MailboxBlocked, MailboxDamaged
 from jackfield.mailbox.database import (
     BUSY_SECONDS,
-    hot_or_busy,
+    Patience,
     open_reader,
     refuse_special_file,
     rolled_back,
@@ -32,7 +32,6 @@ T = TypeVar("T")
 LENGTH_LIMIT: Final = 4 << 20
 _DEADLINE: Final = 1.0
 _STEPS: Final = 20_000
-_HOT_TRIES: Final = 5
 _SETTINGS: Final = """
 PRAGMA query_only=ON;
 PRAGMA trusted_schema=OFF;
@@ -82,18 +81,15 @@ class OutboundReader:
             MailboxDamaged: it is not our database, or takes more than 1 s of computing to read.
             MailboxFormat: another version wrote it.
         """
-        until = time.monotonic() + BUSY_SECONDS
-        hot = 0
+        patience = Patience()
         while True:
             try:
                 database = self._look()
                 answer, steady = self._attempt(database, question)
             except sqlite3.Error as problem:
-                self.close()
-                hot += 1
-                if hot_or_busy(problem) and hot < _HOT_TRIES and time.monotonic() < until:
-                    time.sleep(0.001 * 2**hot)
+                if patience.try_again(problem):
                     continue
+                self.close()
                 raise translate(problem, f"read {self._shown}") from problem
             except BaseException:
                 self.close()
@@ -101,9 +97,8 @@ class OutboundReader:
             if steady:
                 return answer
             self.close()  # its cache may hold half a transaction
-            if time.monotonic() > until:
+            if not patience.left():
                 raise MailboxBlocked(f"{self._shown} was changing for {BUSY_SECONDS:g} s, locks or not")
-            time.sleep(0.002)
 
     def _look(self) -> sqlite3.Connection:
         """The connection, to what lies there now."""

@@ -8,19 +8,17 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from jackfield.clock import Clock, SystemClock, UnixMs
 from jackfield.errors import MailboxDamaged, MailboxError, MailboxFormat, UnsafePath
 from jackfield.ids import RequestId, TurnId
 from jackfield.mailbox.database import (
-    BUSY_SECONDS,
-    hot_or_busy,
+    Patience,
     open_reader,
     open_writer,
     refuse_special_file,
@@ -67,8 +65,8 @@ __all__ = ["RunnerMailbox"]
 T = TypeVar("T")
 
 _POINT: Final = "mailbox.runner.mid_transaction"
-_HOT_TRIES: Final = 7
 _NO_KEYS: Final[Mapping[str, str | None]] = MappingProxyType({})
+_NO_CELLS: Final[list[tuple[Any, ...]]] = []
 _STATE_KEY: Final = "runner_state"
 _OPEN: Final = f"""
 FROM messages_in AS m WHERE withdrawn = 0 AND settled = 0 AND due_at {{when}} ? AND NOT EXISTS (
@@ -118,7 +116,11 @@ class RunnerMailbox:
         self._reading: sqlite3.Connection | None = None
         self._inbound_path = str(folder.inbound_db)
         self._connection()
-        self._seen, self._floor = self._inbound(self._first_look)
+        try:
+            self._seen, self._floor = self._inbound(self._first_look, (0, 0))
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let go of the files.  The next call opens them again."""
@@ -136,7 +138,7 @@ class RunnerMailbox:
         A row is left out while an acknowledgement of its attempt stands: `completed` and `failed` of any epoch,
         `processing` of this one.  A claim of a dead runner counts for nothing.
         """
-        cells = self._inbound(lambda db: db.execute(_PENDING, (now, self.epoch, limit)).fetchall())
+        cells = self._inbound(lambda db: db.execute(_PENDING, (now, self.epoch, limit)).fetchall(), _NO_CELLS)
         rows = [inbound_row(row) for row in cells]
         if rows:
             self._seen = max(self._seen, rows[-1].seq)
@@ -144,7 +146,7 @@ class RunnerMailbox:
 
     def next_due(self, now: UnixMs) -> UnixMs | None:
         """When the first row that is not due yet will be."""
-        found = self._inbound(lambda db: db.execute(_NEXT_DUE, (now, self.epoch)).fetchone()[0])
+        found = self._inbound(lambda db: db.execute(_NEXT_DUE, (now, self.epoch)).fetchone()[0], None)
         return None if found is None else UnixMs(found)
 
     def response(self, request_id: RequestId) -> Response | None:
@@ -152,7 +154,8 @@ class RunnerMailbox:
         found = self._inbound(
             lambda db: db.execute(
                 "SELECT status, body, at FROM responses WHERE request_id = ?", (request_id,)
-            ).fetchone()
+            ).fetchone(),
+            None,
         )
         if found is None:
             return None
@@ -161,17 +164,17 @@ class RunnerMailbox:
     def destinations(self) -> list[Destination]:
         """Whom the agent may address, by name."""
         sql = "SELECT name, kind, display_name, address, agent_group_id FROM destinations ORDER BY name"
-        return [destination_row(cells) for cells in self._inbound(lambda db: db.execute(sql).fetchall())]
+        return [destination_row(cells) for cells in self._inbound(lambda db: db.execute(sql).fetchall(), _NO_CELLS)]
 
     def routing(self) -> Address | None:
         """Where words go that name no destination; None for a session that has no chat of its own."""
-        found = self._inbound(lambda db: db.execute("SELECT address FROM session_routing").fetchone())
+        found = self._inbound(lambda db: db.execute("SELECT address FROM session_routing").fetchone(), None)
         return None if found is None or found[0] is None else Address.parse(found[0])
 
     def delivered(self, out_seq: int) -> Delivered | None:
         """What became of an outbound row, as far as the host told."""
         sql = "SELECT out_seq, state, platform_ids, at FROM delivered WHERE out_seq = ?"
-        found = self._inbound(lambda db: db.execute(sql, (out_seq,)).fetchone())
+        found = self._inbound(lambda db: db.execute(sql, (out_seq,)).fetchone(), None)
         return None if found is None else delivered_row(found)
 
     def message_at(self, seq: int) -> InboundRow | OutboundRow | None:
@@ -180,7 +183,7 @@ class RunnerMailbox:
             return None
         if seq % 2 == 0:
             sql = f"SELECT {INBOUND_COLUMNS} FROM messages_in WHERE seq = ?"
-            found = self._inbound(lambda db: db.execute(sql, (seq,)).fetchone())
+            found = self._inbound(lambda db: db.execute(sql, (seq,)).fetchone(), None)
             return None if found is None else inbound_row(found)
         found = self._own(f"SELECT {OUTBOUND_COLUMNS} FROM messages_out WHERE seq = ?", seq)
         return outbound_row(found[0]) if found else None
@@ -307,26 +310,21 @@ class RunnerMailbox:
         except FileNotFoundError:
             os.close(os.open(self.folder.heartbeat, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
-    def _inbound(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        """Ask `inbound.db`, with our own file attached as `out`, both read-only."""
-        tries = 0
-        until = time.monotonic() + BUSY_SECONDS
+    def _inbound(self, question: Callable[[sqlite3.Connection], T], nothing: T) -> T:
+        """Ask `inbound.db`, with our own file attached as `out`, both read-only; `nothing` while it has no tables."""
+        patience = Patience()
         while True:
             try:
-                return question(self._inbound_connection())
+                database = self._inbound_connection()
+                return nothing if database is None else question(database)
             except sqlite3.Error as problem:
+                if patience.try_again(problem):
+                    continue
                 self._hang_up()
-                tries += 1
-                if not hot_or_busy(problem) or tries == _HOT_TRIES or time.monotonic() > until:
-                    raise translate(problem, f"read {self.folder.inbound_db}") from problem
-                time.sleep(0.001 * 2**tries)
+                raise translate(problem, f"read {self.folder.inbound_db}") from problem
 
-    def _inbound_connection(self) -> sqlite3.Connection:
-        if self._reading is None:
-            refuse_special_file(self.folder.inbound_db)
-            self._reading = open_reader(self.folder.inbound_db)
-            self._reading.execute("ATTACH ? AS out", (f"{self.folder.outbound_db.as_uri()}?mode=ro",))
-        else:
+    def _inbound_connection(self) -> sqlite3.Connection | None:
+        if self._reading is not None:
             # Where a VM's file sharing lies between, only opening a file makes the kernel ask for what is new; a
             # connection that is kept would miss messages (messaging.md 3.2).  No lock is held now that this could drop.
             try:
@@ -334,23 +332,40 @@ class RunnerMailbox:
             except OSError as problem:
                 self._hang_up()
                 raise MailboxDamaged(f"could not open {self._inbound_path}: {problem.strerror}") from problem
-        return self._reading
+            return self._reading
+        refuse_special_file(self.folder.inbound_db)
+        database = open_reader(self.folder.inbound_db)
+        try:
+            if not self._ready(database):
+                database.close()
+                return None
+            database.execute("ATTACH ? AS out", (f"{self.folder.outbound_db.as_uri()}?mode=ro",))
+        except BaseException:
+            database.close()
+            raise
+        self._reading = database
+        return database
+
+    def _ready(self, database: sqlite3.Connection) -> bool:
+        """Whether the host has made its tables, in a format that we read."""
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+            return False
+        version = meta(database, "format")
+        if version not in {str(format_) for format_ in READABLE_FORMATS}:
+            raise MailboxFormat(
+                f"{self.folder.inbound_db} has format {version!r}; this runner reads {sorted(READABLE_FORMATS)}"
+            )
+        return True
 
     def _hang_up(self) -> None:
         if self._reading is not None:
             self._reading.close()
             self._reading = None
 
-    def _first_look(self, database: sqlite3.Connection) -> tuple[int, int]:
-        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
-            return 0, 0
-        version = meta(database, "format")
-        if version not in {str(format_) for format_ in READABLE_FORMATS}:
-            raise MailboxFormat(
-                f"{self.folder.inbound_db} has format {version!r}; this runner reads {sorted(READABLE_FORMATS)}"
-            )
-        floor = int(meta(database, "floor") or 0)
-        return int(database.execute("SELECT max(seq) FROM messages_in").fetchone()[0] or 0), floor
+    @staticmethod
+    def _first_look(database: sqlite3.Connection) -> tuple[int, int]:
+        last = database.execute("SELECT max(seq) FROM messages_in").fetchone()[0]
+        return int(last or 0), int(meta(database, "floor") or 0)
 
     def _connection(self) -> sqlite3.Connection:
         if self._database is None:
