@@ -20,6 +20,7 @@ from jackfield.process import proc
 from jackfield.process.handle import ProcessHandle
 from jackfield.process.output import KEPT_LINES, LineCutter
 from jackfield.process.plugin import register_runtimes
+from jackfield.process.records import RunnerRecord
 from jackfield.process.runtime import ProcessRuntime
 from jackfield.process.settings import IsolationChoice, ProcessSettings
 from jackfield.testing.runtimes import BOUND, BenchContext, make_launch, make_place
@@ -249,7 +250,12 @@ async def test_a_launch_that_is_called_off_leaves_no_runner(bench: Bench, monkey
     runtime = bench.runtime(WAITS)
     await runtime.check()
     undo, undone = runtime._undo, asyncio.Event()
-    monkeypatch.setattr(runtime, "_undo", lambda launching: (undo(launching), undone.set()))
+
+    def watched(launching: asyncio.Future[RunnerRecord]) -> None:
+        undo(launching)
+        undone.set()
+
+    monkeypatch.setattr(runtime, "_undo", watched)
     launching = asyncio.create_task(bench.launch_with(runtime))
     await asyncio.sleep(0)
     launching.cancel()

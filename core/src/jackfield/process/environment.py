@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-__all__ = ["clean_environment", "import_path", "interpreter_paths", "mark_of"]
+__all__ = ["clean_environment", "import_path", "interpreter_paths", "mark_of", "named_files", "source_folders"]
 
 _PASSED = ("TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "PIP_CERT")
 _FILES_NAMED = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "PIP_CERT")
@@ -89,6 +89,14 @@ def import_path() -> list[str]:
         if folder.resolve() == own or any(folder.glob("jackfield_*")):
             out.append(str(folder.resolve()))
     return list(dict.fromkeys(out))
+
+
+def source_folders() -> list[Path]:
+    """Our own packages, installed, editable or on the path; not what others wrote."""
+    roots = dict.fromkeys([str(Path(__file__).resolve().parents[2]), *sorted(_found_without_help()), *import_path()])
+    return [
+        found for root in roots for found in sorted(Path(root).glob("jackfield*")) if (found / "__init__.py").exists()
+    ]
 
 
 def interpreter_paths() -> list[str]:

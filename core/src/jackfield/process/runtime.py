@@ -31,6 +31,7 @@ from jackfield.ids import SessionId, new_id
 from jackfield.models import RunnerPaths
 from jackfield.process import environment, ownership, proc, spawn
 from jackfield.process.accounts import Accounts
+from jackfield.process.bytecode import compile_stale
 from jackfield.process.handle import ProcessHandle, open_pidfd
 from jackfield.process.launch.plan import Plan
 from jackfield.process.oneshot import run_once
@@ -62,6 +63,7 @@ class ProcessRuntime:
         self._live: dict[SessionId, ProcessHandle] = {}
         self._proof: Proof | None = None
         self._proving = asyncio.Lock()
+        self._compiled = False
         self._owning = threading.Lock()
 
     async def check(self) -> RuntimeHealth:
@@ -74,7 +76,10 @@ class ProcessRuntime:
         )
 
     async def prepare(self, group: GroupPlace) -> Image:
-        """Nothing to build: runners use the host's interpreter."""
+        """Nothing to build: runners use the host's interpreter.  Once, what only they import is compiled."""
+        if not self._compiled:
+            self._compiled = True
+            await asyncio.to_thread(compile_stale, environment.source_folders())
         return Image(reference="process", detail=sys.executable)
 
     async def launch(self, spec: LaunchSpec) -> RuntimeHandle:
