@@ -122,7 +122,7 @@ def retry_plugin(context: click.Context, name: str) -> None:
 def _look() -> tuple[Knowledge, Inventory, list[PluginInfo]]:
     state = current()
     knowledge = Knowledge(state.home.plugins / "broken.json")
-    inventory = discover(state.home.plugins)
+    inventory = discover(state.plugins_folder)
     return knowledge, inventory, survey(inventory, knowledge, safe=state.safe)
 
 

@@ -17,7 +17,7 @@ from jackfield.cli import output, printable
 from jackfield.cli.lazy import Command, json_option
 from jackfield.cli.state import Json, State, call, current, emit, run_async, say, warn
 from jackfield.config.home import Home
-from jackfield.errors import JackfieldError, NoHost
+from jackfield.errors import HostRunning, JackfieldError, NoHost
 
 if TYPE_CHECKING:
     from jackfield.host.application import HostReport
@@ -63,6 +63,16 @@ def _say_ready(home: Home, quiet: bool, report: HostReport) -> None:
 
 
 def _start_detached(state: State, home: Home, patience: float) -> int:
+    """Start a host that outlives this command; return when it answers.
+
+    Raises:
+        HostRunning: one runs already.
+        NoHost: it did not come up in time.
+    """
+    running = run_async(_ask_if_up(home))
+    if running is not None:
+        pid = int(running.get("pid") or 0)
+        raise HostRunning(f"a host runs here already, as process {pid}", pid=pid, fix="`jackfield down` stops it")
     home.logs.mkdir(mode=0o700, exist_ok=True)
     log = home.logs / "up.log"
     options = [f"--home={home.root}", *(["--safe"] if state.safe else []), *(["--strict"] if state.strict else [])]
@@ -83,8 +93,8 @@ def _start_detached(state: State, home: Home, patience: float) -> int:
             said = _tail(log)
             raise _Ended(code, said)
         report = run_async(_ask_if_up(home))
-        if report is not None:
-            shown = {"pid": report.get("pid", child.pid), "log": str(home.logs / "host.log"), "home": str(home.root)}
+        if report is not None and report.get("pid") == child.pid:
+            shown = {"pid": child.pid, "log": str(home.logs / "host.log"), "home": str(home.root)}
             if not emit(shown):
                 say("the host runs", fg="green")
                 output.facts(shown, indent=2)

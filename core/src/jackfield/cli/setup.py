@@ -63,10 +63,15 @@ def init(name: str, folder: str | None, provider: str) -> None:
     option = "" if Home.find(None).root == home.root else f" --home {home.root}"
     say()
     say("Next:", bold=True)
-    say(f"  jackfield{option} chat                 talk to {line(name)}")
-    say(f"  edit {home.groups / folder / 'AGENTS.md'}   tell {line(name)} who it is")
-    say(f"  jackfield{option} group set {folder} provider NAME   give it a real model (`jackfield plugin list`)")
-    say(f"  jackfield{option} channel add TYPE     let it be reached from a chat platform")
+    steps = {
+        f"jackfield{option} chat": f"talk to {line(name)}",
+        f"$EDITOR {home.groups / folder / 'AGENTS.md'}": f"tell {line(name)} who it is",
+        f"jackfield{option} group set {folder} provider NAME": "give it a real model (see `jackfield plugin list`)",
+        f"jackfield{option} channel add TYPE": "let it be reached from a chat platform",
+    }
+    longest = max(map(len, steps))
+    for command, meaning in steps.items():
+        say(f"  {command.ljust(longest)}   {meaning}")
 
 
 def _show_existing(home: Home, groups: list[Json]) -> None:

@@ -252,7 +252,8 @@ def _write(
     problems = check(new)
     more = check_more(new)
     if more or (problems and not _only_mends(before, problems)):
-        raise refuse((*problems, *more), refused)
+        fix = None if before else "nothing was changed; the lines are those of the file as it would have become"
+        raise refuse((*problems, *more), refused, fix=fix)
     if new != old:
         write_atomically(file, new.encode(), mode=0o600)
 

@@ -82,11 +82,11 @@ def shown(key: str, value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def refuse(problems: Sequence[Problem], what: str) -> ConfigError:
+def refuse(problems: Sequence[Problem], what: str, *, fix: str | None = None) -> ConfigError:
     """The error that lists them all in one go (C200); `what` says what was being tried."""
     lines = "\n".join(f"  {problem}" for problem in problems)
     count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
     return ConfigError(
         f"{what}: {count} in the configuration:\n{lines}",
-        fix="mend the lines named above; `jackfield config check` lists what is left",
+        fix=fix or "mend the lines named above; `jackfield config check` lists what is left",
     )
