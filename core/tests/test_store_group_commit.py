@@ -153,6 +153,22 @@ async def test_a_unit_that_raises_stop_iteration_does_not_leave_its_caller_waiti
             await store.write(stops)
 
 
+async def test_an_unforeseen_failure_of_the_writer_is_told_and_it_goes_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks(name: str) -> None:
+        raise ZeroDivisionError(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_module, "reach", breaks)
+        with pytest.raises(StoreError, match="log says why"):
+            await store.write(notes.set, "k", "v")
+    assert "ZeroDivisionError" in caplog.text and store.problem is not None
+    assert await store.read(notes.get, "k") is None
+    await store.write(notes.set, "k", "v")
+    assert store.problem is None
+
+
 async def test_a_cancelled_caller_does_not_stop_its_unit(store: Store) -> None:
     block = Block(store)
     await block.started()

@@ -295,6 +295,14 @@ def test_adding_without_start_leaves_a_head_that_is_due(db: sqlite3.Connection) 
     assert deliveries.left_open(db) == [begun]
 
 
+def test_a_part_for_later_is_not_started_when_it_is_added(db: sqlite3.Connection) -> None:
+    row = part(1, next_try_at=later(10))
+    assert deliveries.add(db, [row], start=True, now=NOW).started == []
+    assert deliveries.delivery(db, row.id) == row
+    assert deliveries.destinations_due(db, later(9)) == []
+    assert deliveries.destinations_due(db, later(10)) == [str(CHAT)]
+
+
 def test_a_sent_part_hands_over_to_the_next_in_the_same_transaction(db: sqlite3.Connection) -> None:
     rows = [part(1, 1, 3), part(1, 2, 3), part(1, 3, 3)]
     deliveries.add(db, rows, start=True, now=NOW)

@@ -16,7 +16,7 @@ from jackfield.errors import StoreError
 from jackfield.store.faults import translated
 from jackfield.store.migrations import MIGRATIONS, Migration
 from jackfield.store.opening import connect_reader, open_database
-from jackfield.store.writer import Gate, Unit, Writer
+from jackfield.store.writer import Unit, Writer
 
 __all__ = ["Store"]
 
@@ -46,7 +46,6 @@ class Store:
         `max_pages` limits the database's size, in pages of 4 KiB."""
         self.path = path
         clock = clock or SystemClock()
-        self._gate = Gate()
         connect = functools.partial(
             open_database,
             path,
@@ -55,7 +54,7 @@ class Store:
             max_pages=max_pages,
             migrations=migrations,
         )
-        self._writer = Writer(path, clock, connect, self._gate)
+        self._writer = Writer(path, clock, connect)
         self._readers: ThreadPoolExecutor | None = None
         self._local = threading.local()
         self._open_readers: list[sqlite3.Connection] = []
@@ -139,7 +138,6 @@ class Store:
         return await asyncio.get_running_loop().run_in_executor(self._readers, call)
 
     def _read(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        self._gate.wait()
         try:
             db: sqlite3.Connection | None = getattr(self._local, "db", None)
             if db is None:

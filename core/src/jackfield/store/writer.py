@@ -23,7 +23,7 @@ from jackfield.points import reach
 from jackfield.store.faults import primary_code, translated
 from jackfield.store.opening import BUSY_MS
 
-__all__ = ["Gate", "Unit", "Writer"]
+__all__ = ["Unit", "Writer"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ BUSY_TRIES = 5
 TIDY_AFTER = 200
 """Commits between two checkpoints while there is quiet in between; four times as many without."""
 LOG_FRAMES = 4000
-"""Pages in the log above which readers are held for a moment, so that it can start again at its beginning."""
+"""Pages in the log above which a checkpoint waits for readers to end, so that the log can start over."""
 LOG_BYTES = 32 * 1024 * 1024
 TIDY_MS = 250
 """How long the writer waits then for readers to end; if they don't, it tries again later."""
@@ -63,28 +63,10 @@ class _TransactionLost(Exception):
         self.problem = problem
 
 
-class Gate:
-    """Holds new readers for a moment."""
-
-    def __init__(self) -> None:
-        self._open = threading.Event()
-        self._open.set()
-
-    def wait(self) -> None:
-        """Pass at once unless readers are held; never longer than 5 s."""
-        self._open.wait(5)
-
-    def close(self) -> None:
-        self._open.clear()
-
-    def reopen(self) -> None:
-        self._open.set()
-
-
 class Writer:
     """Runs units in order of arrival.  `connect` is called in the thread itself."""
 
-    def __init__(self, path: Path, clock: Clock, connect: Callable[[], sqlite3.Connection], gate: Gate) -> None:
+    def __init__(self, path: Path, clock: Clock, connect: Callable[[], sqlite3.Connection]) -> None:
         self.commits = 0
         self.problem: StoreError | None = None
         """What the newest write failed with; None again after the next success."""
@@ -92,7 +74,6 @@ class Writer:
         self._log = path.with_name(path.name + "-wal")
         self._clock = clock
         self._connect = connect
-        self._gate = gate
         self._queue: queue.SimpleQueue[Unit | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._db: sqlite3.Connection = None  # type: ignore[assignment]  # set before the first unit runs
@@ -106,7 +87,11 @@ class Writer:
         ready: asyncio.Future[None] = loop.create_future()
         self._thread = threading.Thread(target=self._main, args=(loop, ready), name="store-writer", daemon=True)
         self._thread.start()
-        await asyncio.shield(ready)
+        try:
+            await asyncio.shield(ready)
+        except asyncio.CancelledError:
+            self._queue.put(None)
+            raise
 
     async def stop(self) -> None:
         """Everything that was put before is committed first."""
@@ -123,29 +108,19 @@ class Writer:
             _post(loop, _settle, [(Unit(_nothing, (), {}, loop, ready), None, problem)])
             return
         _post(loop, _settle, [(Unit(_nothing, (), {}, loop, ready), None, None)])
-        try:
-            stopping = False
-            while not stopping:
-                group, stopping = self._collect()
+        stopping = False
+        while not stopping:
+            group, stopping = self._collect()
+            try:
                 if group:
                     self._perform(group)
                     self._tidy()
-        except Exception:
-            logger.exception("the store's writer ended; %s can't be written until a restart", self._path)
-            self.problem = StoreError(f"the writer of {self._path} ended", fix="restart the host; the log says why")
-        finally:
-            self._db.close()
-            self._refuse_rest()
-
-    def _refuse_rest(self) -> None:
-        problem = self.problem or StoreError(f"{self._path} is closed")
-        while True:
-            try:
-                unit = self._queue.get_nowait()
-            except queue.Empty:
-                return
-            if unit is not None:
-                self._answer([(unit, None, problem)])
+            except Exception:
+                logger.exception("a group of %d writes to %s failed in an unforeseen way", len(group), self._path)
+                self._roll_back()
+                self.problem = StoreError(f"{self._path} could not be written; the log says why")
+                self._answer([(unit, None, self.problem) for unit in group])
+        self._db.close()
 
     def _collect(self) -> tuple[list[Unit], bool]:
         """Wait for work.  The second value tells that this is the last group."""
@@ -287,13 +262,12 @@ class Writer:
         try:
             _, frames, _ = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if frames > LOG_FRAMES or self._log.stat().st_size >= LOG_BYTES:
-                # Readers that always overlap would keep the log from ever starting again at its beginning.
-                self._gate.close()
+                # Readers that always overlap would keep the log from ever starting again at its beginning.  While
+                # this waits nothing is written, so new readers soon read the database itself and are in no way.
+                self._db.execute(f"PRAGMA busy_timeout = {TIDY_MS}")
                 try:
-                    self._db.execute(f"PRAGMA busy_timeout = {TIDY_MS}")
                     self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 finally:
-                    self._gate.reopen()
                     self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
         except (sqlite3.Error, OSError) as problem:
             logger.warning("%s: the log could not be moved into the database: %s", self._path, problem)
