@@ -293,12 +293,11 @@ class Delivery:
     # ---- telling the runner, and cleaning up; nothing depends on when
 
     def _note(self, part: DeliveryRow, state: DeliveryState, ids: tuple[str, ...]) -> None:
-        first = not self._notes
         note = Delivered(out_seq=part.out_seq, state=state.value, platform_ids=ids, at=self._hub.clock.now())
         self._notes.setdefault(part.session_id, {})[part.out_seq] = note
         if part.parts > 1 or '"files"' in part.content:
             self._hub.spawn(self._clean(part, state), f"outbox {part.out_id}")
-        if first and not self._workers.closing:
+        if (self._flushing is None or self._flushing.done()) and not self._workers.closing:
             self._flushing = self._hub.spawn(self._flush_soon(), "delivered notes")
 
     def take_notes(self, session_id: SessionId) -> list[Delivered]:
