@@ -8,12 +8,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
-from runner_kit import HERE, chat  # noqa: E402
-
-from jackfield.models import Address, InboundRow  # noqa: E402
-from jackfield.runner.batch import choose_batch, choose_follow_ups, may_stop, stop_requests  # noqa: E402
+from hypothesis import given
+from hypothesis import strategies as st
+from jackfield.models import Address, InboundRow
+from jackfield.runner.batch import choose_batch, choose_follow_ups, may_stop, stop_requests
+from runner_kit import HERE, chat
 
 THERE = Address("telegram", "bot", "-100", "7")
 

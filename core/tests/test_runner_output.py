@@ -7,7 +7,6 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from jackfield.models import Address, Destination, DestinationKind
 from jackfield.runner.addressing import Target, plan_output, resolve
 from jackfield.runner.output import Segment, parse_output, visible_output
@@ -66,8 +65,8 @@ PIECES = st.lists(
     st.sampled_from(
         [
             '<message to="a">', '<message to="b">', "</message>", "<internal>", "</internal>", "<think>", "</thinking>",
-            "<final>", "</final>", "`", "``", "```", "\n```\n", "\n", "~~~\n", "word ", "<", ">", "<mess", "</", "secret ",
-            "&lt;", " ", "<internal/>", "```py\n",
+            "<final>", "</final>", "`", "``", "```", "\n```\n", "\n", "~~~\n", "word ", "<", ">", "<mess", "</",
+            "secret ", "&lt;", " ", "<internal/>", "```py\n",
         ]
     ),
     max_size=24,

@@ -11,12 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import pytest  # noqa: E402
-from runner_kit import FAMILY, HERE, Place, chat, later, place  # noqa: E402
-
-from jackfield.clock import SystemClock  # noqa: E402
-from jackfield.ids import InboundId, new_id  # noqa: E402
-from jackfield.models import (  # noqa: E402
+import pytest
+from jackfield.clock import SystemClock
+from jackfield.ids import InboundId, new_id
+from jackfield.models import (
     AckStatus,
     Address,
     Destination,
@@ -26,6 +24,7 @@ from jackfield.models import (  # noqa: E402
     NoticeContent,
     TaskContent,
 )
+from runner_kit import FAMILY, HERE, Place, chat, later, place
 
 THREAD = Address("slack", "work", "C1", "t1")
 
@@ -230,7 +229,7 @@ async def test_a_killed_runner_is_followed_by_one_that_knows_what_was_sent(tmp_p
         prompt = here.prompts()[1]
         assert '<notice subject="recovery">' in prompt and "half done" in prompt and "die" in prompt
         assert here.heard()[[i for i, e in enumerate(here.heard()) if "opened" in e][1]]["opened"] is not None
-        await here.until(lambda: not here.processes[-1].returncode is None)
+        await here.until(lambda: here.processes[-1].returncode is not None)
         assert here.texts() == ["half done"]
         here.again()
         await here.start()

@@ -9,15 +9,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import pytest  # noqa: E402
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
-from runner_kit import FAMILY, HERE, HOME, chat  # noqa: E402
-
-from jackfield.clock import UnixMs  # noqa: E402
-from jackfield.errors import MalformedData  # noqa: E402
-from jackfield.ids import InboundId  # noqa: E402
-from jackfield.models import (  # noqa: E402
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jackfield.clock import UnixMs
+from jackfield.errors import MalformedData
+from jackfield.ids import InboundId
+from jackfield.models import (
     Address,
     AttachmentKind,
     EventContent,
@@ -30,7 +28,8 @@ from jackfield.models import (  # noqa: E402
     TaskContent,
     WebhookContent,
 )
-from jackfield.runner.prompt import Element, format_prompt, format_recap, parse_prompt  # noqa: E402
+from jackfield.runner.prompt import Element, format_prompt, format_recap, parse_prompt
+from runner_kit import FAMILY, HERE, HOME, chat
 
 AT = UnixMs(1_767_646_800_000)  # 2026-01-05 21:00 UTC
 TAGS = ["message", "messages", "quoted_message", "attachment", "task", "webhook", "notice", "event", "context", "recap"]

@@ -1,7 +1,7 @@
 """A provider for tests: what it does in each turn is said by the last line of the prompt's last message.
 
-`say <text>` answers; `fail <kind>` ends the turn with an error; `call <tool> <json>` calls a tool, several lines are done
-in order; `hang` waits for an interruption; `wait` waits for another input; `slow <seconds> <text>` streams the text.
+`say <text>` answers; `fail <kind>` ends the turn with an error; `call <tool> <json>` calls a tool; lines are done in
+order; `hang` waits for an interruption; `wait` waits for another input; `slow <seconds> <text>` streams the text.
 Everything it is given is written to the file that `settings.log` names.
 """
 
@@ -168,6 +168,9 @@ class Session:
                 case "quiet":
                     name, _, arguments = rest.partition(" ")
                     await self.call(name, json.loads(arguments or "{}"))
+                case "remote":
+                    name, _, arguments = rest.partition(" ")
+                    said.append(await self.remote(name, json.loads(arguments or "{}")))
                 case "hang":
                     await asyncio.Event().wait()
                 case "deaf":
@@ -223,6 +226,19 @@ class Session:
         result = await found.call(arguments)
         self.emit(ToolEnded(call="1", ok=not result.is_error))
         return result.text
+
+    async def remote(self, name: str, arguments: dict[str, Any]) -> str:
+        import httpx2
+        from mcp import Client
+        from mcp.client.streamable_http import streamable_http_client
+
+        (endpoint,) = self.spec.endpoints
+        self.emit(ToolStarted(call="1", name=f"mcp__jackfield__{name}"))
+        http = httpx2.AsyncClient(headers=endpoint.headers, timeout=30)
+        async with http, Client(streamable_http_client(endpoint.url, http_client=http)) as client:
+            result = await client.call_tool(name, arguments)
+        self.emit(ToolEnded(call="1", ok=True))
+        return str(result.content[0].text)
 
     async def interrupt(self, *, grace: float) -> None:
         if self.task is not None:
