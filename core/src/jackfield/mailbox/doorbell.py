@@ -228,7 +228,10 @@ class RunnerBell:
         """
         await self.close()
         loop = asyncio.get_running_loop()
-        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as problem:  # a sandbox may forbid such sockets
+            raise NoHost(f"{folder.bell} can't be reached: {problem.strerror or problem}") from problem
         try:
             line.setblocking(False)
             with short_address(folder.bell) as address:

@@ -14,13 +14,15 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from jackfield.api import GroupPlace, Isolation, Limits, RuntimeHealth, SessionPlace
 from jackfield.errors import RuntimeFailed
 from jackfield.ids import AgentGroupId, SessionId
+from jackfield.mailbox.doorbell import short_address
 from jackfield.process import environment, ownership
 from jackfield.process.launch import seccomp
 from jackfield.process.oneshot import run_once
@@ -42,7 +44,7 @@ FILES_HELD = (
     "write_inbound", "write_spec", "replace_outbound", "make_in_session", "make_in_group", "read_agent_toml",
     "write_agent_toml", "write_code", "read_other_session", "read_other_group", "read_master_key", "list_home",
     "read_elsewhere", "write_elsewhere", "read_shadow", "write_kernel_setting", "read_host_environ",
-    "open_host_memory", "be_root", "have_capabilities", "become_root", "mount",
+    "open_host_memory", "be_root", "have_capabilities", "become_root", "mount", "reach_host_socket",
 )  # fmt: skip
 """What must fail at `restricted` and better."""
 
@@ -183,17 +185,38 @@ _GAPS = {
     "reach_network": "reach the network and this machine's own ports",
     "see_host": "see other processes",
     "signal_host": "signal the host",
+    "reach_abstract_socket": "reach abstract sockets",
 }
 
 
 def _attempt(one: Confinement, folder: Path, uid: int | None, settings: ProcessSettings) -> dict[str, bool]:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     top = Path(tempfile.mkdtemp(prefix="probe-", dir=folder))
+    (top / "home").mkdir(mode=0o700)
     try:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as listening,
+            _listening_at(top / "home" / "host.sock"),
+            _listening(f"\0{top.name}"),
+        ):
             return _attempt_in(top, one, uid, settings, listening.getsockname()[1])
     finally:
         shutil.rmtree(top, ignore_errors=True)
+
+
+@contextmanager
+def _listening_at(path: Path) -> Iterator[None]:
+    with short_address(path) as address, _listening(address):
+        path.chmod(0o600)
+        yield
+
+
+@contextmanager
+def _listening(address: str) -> Iterator[None]:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen()
+        yield
 
 
 def _attempt_in(top: Path, one: Confinement, uid: int | None, settings: ProcessSettings, port: int) -> dict[str, bool]:
@@ -221,6 +244,7 @@ def _attempt_in(top: Path, one: Confinement, uid: int | None, settings: ProcessS
         "other_session": str(other.folder),
         "other_group": str(other.group.folder),
         "elsewhere": str(elsewhere),
+        "abstract": top.name,
         "code": code,
     }
     mark = environment.mark_of("probe", top.name, 0)

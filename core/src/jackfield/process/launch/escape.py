@@ -60,6 +60,23 @@ def connects(port: int) -> bool:
     return True
 
 
+def reaches_path(path: str) -> bool:
+    """By a descriptor of the folder, as such names may be too long."""
+    folder, _, name = path.rpartition("/")
+    descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return reaches_socket(f"/proc/self/fd/{descriptor}/{name}")
+    finally:
+        os.close(descriptor)
+
+
+def reaches_socket(address: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+        one.settimeout(2)
+        one.connect(address)
+    return True
+
+
 def touches(path: str) -> bool:
     os.utime(path)
     return True
@@ -138,6 +155,8 @@ def main() -> None:
         "mount": lambda: calls("mount", b"none", b"/tmp", b"tmpfs", 0, None),
         "new_user_namespace": unshares,
         "ptrace": lambda: calls("ptrace", 0, 0, None, None),
+        "reach_host_socket": lambda: reaches_path(at["home"] + "/host.sock"),
+        "reach_abstract_socket": lambda: reaches_socket("\0" + at["abstract"]),
         "reach_network": lambda: connects(at["port"]),
     }
     found = {}

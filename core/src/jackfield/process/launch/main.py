@@ -140,7 +140,7 @@ def _confine(plan: Plan) -> None:
     if plan["seccomp"]:
         from jackfield.process.launch import seccomp
 
-        seccomp.restrict(network=plan["network"] or plan["namespaces"])
+        seccomp.restrict(network=plan["network"] or plan["namespaces"], local=plan["local_sockets"])
 
 
 def _start_below_init(plan: Plan) -> None:

@@ -39,6 +39,8 @@ class Plan(TypedDict):
     user_namespace: bool
     network: bool
     """False: no network but the runner's own loopback (with namespaces), or no network sockets at all (without)."""
+    local_sockets: bool
+    """False: no Unix sockets, because no file rule keeps a process from connecting to one."""
     mounts: list[Mount]
     landlock: Landlock | None
     seccomp: bool

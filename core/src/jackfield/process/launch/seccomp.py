@@ -97,8 +97,9 @@ def _argument(index: int) -> bytes:
     return _step(_LOAD, _ARGUMENTS_AT + 8 * index)
 
 
-def program(machine: str, *, network: bool) -> bytes:
-    """The filter for a machine type; without `network`, sockets of the internet families are refused too."""
+def program(machine: str, *, network: bool, local: bool) -> bytes:
+    """The filter for a machine type; sockets of the internet families only with `network`, of the Unix family only with
+    `local` (pairs of them always: those lead nowhere else)."""
     column = 0 if machine == "x86_64" else 1
     refuse = _step(_RETURN, _ERRNO | EPERM)
     allow = _step(_RETURN, _ALLOW)
@@ -120,7 +121,8 @@ def program(machine: str, *, network: bool) -> bytes:
     out += [_step(_JUMP_EQUAL, _IOCTL[column], 0, len(terminal)), *terminal]
 
     socket = [_argument(0)]
-    for family in (_AF_UNIX, _AF_INET, _AF_INET6) if network else (_AF_UNIX,):
+    families = ((_AF_UNIX,) if local else ()) + ((_AF_INET, _AF_INET6) if network else ())
+    for family in families:
         socket += [_step(_JUMP_EQUAL, family, 0, 1), allow]
     # Netlink only to ask about interfaces and routes, as getaddrinfo does.
     netlink = [_argument(2), _step(_JUMP_EQUAL, 0, 0, 1), allow]
@@ -131,6 +133,6 @@ def program(machine: str, *, network: bool) -> bytes:
     return b"".join(out)
 
 
-def restrict(*, network: bool) -> None:
+def restrict(*, network: bool, local: bool) -> None:
     """Confine this process and all that come after it; `no_new_privs` must be set."""
-    calls.install_filter(program(os.uname().machine, network=network))
+    calls.install_filter(program(os.uname().machine, network=network, local=local))
