@@ -66,6 +66,10 @@ def open_writer(path: Path) -> sqlite3.Connection:
         if database is not None:
             database.close()
         raise translate(problem, f"open {path}") from problem
+    except UnicodeDecodeError as problem:  # SQLite's message shows names of the file's own
+        if database is not None:
+            database.close()
+        raise MailboxDamaged(f"could not open {path}: not our database") from problem
     return database
 
 
@@ -179,6 +183,9 @@ def transaction(database: sqlite3.Connection, point: str, what: str) -> Iterator
     except UnicodeEncodeError as problem:
         rolled_back(database)
         raise MalformedData(f"{what}: an id holds half a character: {problem}") from None
+    except UnicodeDecodeError as problem:
+        rolled_back(database)
+        raise MailboxDamaged(f"could not {what}: it holds text that is none") from problem
     except BaseException:
         rolled_back(database)
         raise

@@ -437,33 +437,56 @@ def _fetch(
 ) -> tuple[list[R], int, bool]:
     """Rows of a table after a cursor, in order; the cursor after them, and whether more are there.
 
-    A row that SQLite refuses to hand out for its size is stepped over; its number is read without touching the rest.
+    A row that SQLite refuses to hand out for its size is told of, and stepped over.
     """
     key = columns.partition(",")[0]
     rows: list[R] = []
-    last, taken, size = after, 0, 0
-    while True:
+    last, size = after, 0
+    for taken, (number, cells) in enumerate(_cells_after(database, table, key, columns, after, limit + 1)):
+        if taken == limit or size > _BATCH_BYTES:
+            return rows, last, True
+        last = number
+        if cells is None:
+            bad.append(BadRow(number, "the row is far bigger than a row may be", table))
+            continue
+        size += sum(len(cell) for cell in cells if isinstance(cell, bytes))
         try:
-            for cells in database.execute(
-                f"SELECT {columns} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT ?", (last, limit + 1 - taken)
-            ):
-                if taken == limit or size > _BATCH_BYTES:
-                    return rows, last, True
-                last, taken = cells[0], taken + 1
-                size += sum(len(cell) for cell in cells if isinstance(cell, bytes))
-                try:
-                    rows.append(decode(cells))
-                except MalformedData as problem:
-                    bad.append(BadRow(last, problem.message, table))
-            return rows, last, False
+            rows.append(decode(cells))
+        except MalformedData as problem:
+            bad.append(BadRow(number, problem.message, table))
+    return rows, last, False
+
+
+def _cells_after(
+    database: sqlite3.Connection, table: str, key: str, columns: str, after: int, limit: int
+) -> Iterator[tuple[int, Sequence[object] | None]]:
+    """Rows with their numbers; None for one that is too big.
+
+    The fast way first.  It fails one row early, because a cursor steps ahead; from there on each row is asked for by
+    itself, after the numbers alone, which are read without touching the rest of a row.
+    """
+    done = 0
+    try:
+        for cells in database.execute(
+            f"SELECT {columns} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT ?", (after, limit)
+        ):
+            after, done = cells[0], done + 1
+            yield cells[0], cells
+        return
+    except sqlite3.Error as problem:
+        if not _too_big(problem):
+            raise
+    numbers = database.execute(
+        f"SELECT {key} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT ?", (after, limit - done)
+    ).fetchall()
+    for (number,) in numbers:
+        try:
+            found = database.execute(f"SELECT {columns} FROM {table} WHERE {key} = ?", (number,)).fetchone()
         except sqlite3.Error as problem:
-            if getattr(problem, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_TOOBIG:
+            if not _too_big(problem):
                 raise
-            if taken == limit:
-                return rows, last, True
-            found = database.execute(f"SELECT min({key}) FROM {table} WHERE {key} > ?", (last,)).fetchone()
-            last, taken = found[0], taken + 1
-            bad.append(BadRow(last, "the row is far bigger than a row may be", table))
+            found = None
+        yield number, found
 
 
 def _decoded(database: sqlite3.Connection, sql: str, decode: Callable[[Sequence[object]], T]) -> Iterator[T]:
@@ -472,8 +495,13 @@ def _decoded(database: sqlite3.Connection, sql: str, decode: Callable[[Sequence[
             try:
                 yield decode(cells)
             except MalformedData as problem:
-                _logger.warning("mailbox: a row of the runner's is not what it must be: %s", problem.message)
+                _logger.warning("mailbox: a row of the runner's is not what it must be; it is left out")
+                _logger.debug("mailbox: what is wrong with it: %s", problem.message)
     except sqlite3.Error as problem:
-        if getattr(problem, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_TOOBIG:
+        if not _too_big(problem):
             raise
-        _logger.warning("mailbox: a row of the runner's is far bigger than a row may be")
+        _logger.warning("mailbox: a row of the runner's is far bigger than a row may be; nothing after it is read")
+
+
+def _too_big(problem: sqlite3.Error) -> bool:
+    return int(getattr(problem, "sqlite_errorcode", 0)) & 0xFF == sqlite3.SQLITE_TOOBIG

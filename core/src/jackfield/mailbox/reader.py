@@ -91,6 +91,9 @@ class OutboundReader:
                     continue
                 self.close()
                 raise translate(problem, f"read {self._shown}") from problem
+            except UnicodeDecodeError as problem:  # SQLite's message shows names of the file's own
+                self.close()
+                raise MailboxDamaged(f"could not read {self._shown}: not our database") from problem
             except BaseException:
                 self.close()
                 raise

@@ -410,8 +410,10 @@ class RunnerMailbox:
     def _own(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:
         try:
             return self._connection().execute(sql, parameters).fetchall()
-        except sqlite3.Error as problem:
+        except (sqlite3.Error, UnicodeDecodeError) as problem:
             self.close()
+            if isinstance(problem, UnicodeDecodeError):
+                raise MailboxDamaged(f"{self.folder.outbound_db} holds text that is none") from problem
             raise translate(problem, f"read {self.folder.outbound_db}") from problem
 
     def _put_messages(self, database: sqlite3.Connection, values: Sequence[tuple[object, ...]]) -> list[int]:
