@@ -66,6 +66,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "home").mkdir()
+        (root / "home" / "jackfield.toml").touch()
         install_dummies(root / "site-packages")
         env = environment(root)
         every = {"python -c pass": ["-c", "pass"]} | {name: ["-c", START, *words] for name, words in COMMANDS.items()}

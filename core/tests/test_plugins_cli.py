@@ -157,3 +157,11 @@ def test_directory_plugins_of_the_home_are_listed(site: Site) -> None:
     folder.mkdir(parents=True)
     (folder / "jackfield-plugin.toml").write_text(manifest_text("pack", title="Field notes"))
     assert listed(site, "plugin", "list", "--json")["field-notes"]["state"] == "ready"
+
+
+def test_looking_and_trying_make_no_home(site: Site, tmp_path: Path) -> None:
+    site.install(FIXTURES / "raising")
+    nowhere = tmp_path / "nowhere"
+    jackfield(site, "plugin", "doctor", "--home", str(nowhere), expected=1)
+    jackfield(site, "plugin", "list", "--home", str(nowhere))
+    assert not nowhere.exists()

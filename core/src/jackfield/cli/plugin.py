@@ -16,6 +16,7 @@ from jackfield.cli.state import current, emit, say
 from jackfield.errors import NotFound
 from jackfield.plugins.broken import Knowledge, verdict_from_metadata
 from jackfield.plugins.discovery import Found, Inventory, discover
+from jackfield.plugins.files import user_cache
 from jackfield.plugins.listing import PluginInfo, PluginState, survey
 
 if TYPE_CHECKING:
@@ -121,8 +122,9 @@ def retry_plugin(context: click.Context, name: str) -> None:
 
 def _look() -> tuple[Knowledge, Inventory, list[PluginInfo]]:
     state = current()
-    knowledge = Knowledge(state.home.plugins / "broken.json")
-    inventory = discover(state.plugins_folder)
+    folder = state.plugins_folder
+    knowledge = Knowledge(folder / "broken.json" if folder is not None else None, well_file=user_cache() / "tried.json")
+    inventory = discover(folder)
     return knowledge, inventory, survey(inventory, knowledge, safe=state.safe)
 
 

@@ -129,6 +129,7 @@ class Site:
     def __enter__(self) -> Self:
         self.packages.mkdir(parents=True)
         self.home.mkdir(parents=True)
+        (self.home / "jackfield.toml").touch()
         self._cache_before = os.environ.get("XDG_CACHE_HOME")
         os.environ["XDG_CACHE_HOME"] = str(self.cache)
         sys.path.append(str(self.packages))
