@@ -135,7 +135,8 @@ def run(arguments: Sequence[str]) -> int:
         state.color = False
     try:
         code = _invoke(arguments, state)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # a program without a terminal may have none
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         # The reader has seen enough.  Python would complain about it once more at exit.
