@@ -318,6 +318,16 @@ def test_a_sent_part_hands_over_to_the_next_in_the_same_transaction(db: sqlite3.
     assert heads(db) == {}
 
 
+def test_the_platform_ids_of_a_sent_part_may_change_and_nothing_else(db: sqlite3.Connection) -> None:
+    """channels.md R8: an edit may have needed another message."""
+    row, behind = part(1), part(3)
+    deliveries.add(db, [row, behind], start=True, now=NOW)
+    deliveries.sent(db, row.id, ["1"], State.ACCEPTED, NOW, start_next=False)
+    deliveries.sent(db, row.id, ["1", "2"], State.SENT, later(1), start_next=False)
+    assert deliveries.platform_ids_of(db, SESSION, 1) == ("1", "2")
+    assert state_of(db, row) is State.ACCEPTED and state_of(db, behind) is State.PENDING
+
+
 def test_a_next_part_that_is_not_due_is_not_started(db: sqlite3.Connection) -> None:
     first, second = part(1), part(3, next_try_at=later(60))
     deliveries.add(db, [first, second], start=True, now=NOW)

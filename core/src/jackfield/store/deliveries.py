@@ -254,7 +254,8 @@ def sent(
     """The platform took a part: `sent`, or `accepted` when it will report later.
 
     Gives the destination's next part; with `start_next` it is `sending` already, its attempt counted, if it may be
-    tried now.  A part that an operator dropped meanwhile stays dropped, but its platform ids are kept.
+    tried now.  The platform ids are replaced even when the part has an end already: an operator may have dropped it
+    meanwhile (it stays dropped), and an edit may have changed which messages it consists of (channels.md R8).
 
     Raises:
         NotFound: no such delivery.

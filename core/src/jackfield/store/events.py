@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jackfield.api.channels import Cursor
 from jackfield.clock import UnixMs
 from jackfield.ids import AgentGroupId, EventId, new_id
 from jackfield.models import Address, EventState
 from jackfield.store.text import storable
+
+if TYPE_CHECKING:
+    from jackfield.api.channels import Cursor  # only its name; commands that need no plugin stay light
 
 __all__ = [
     "Accepted",
