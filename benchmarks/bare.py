@@ -1,8 +1,8 @@
 """The bare sequence: the commits that a message can't do without, by nothing but `sqlite3`.
 
-accept (state.db, WAL + FULL), enqueue (inbound.db), answer and ack in one (outbound.db), delivery intent (state.db); the
-mailbox files in TRUNCATE + FULL as the real ones.  It is what the exchange is compared with, in the same run on the same
-file system, and it must never be changed to make the comparison look better.
+accept (state.db, WAL + FULL), enqueue (inbound.db), answer and ack in one (outbound.db), delivery intent (state.db);
+the mailbox files in TRUNCATE + FULL as the real ones.  It is what the exchange is compared with, in the same run on the
+same file system, and it must never be changed to make the comparison look better.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A whole exchange for benchmarks: a real host with real runners, and a channel inside this process that writes and counts.
+"""A whole exchange for benchmarks: a real host with real runners, and a channel inside this process.
 
 The channel is registered as any plugin's would be, by a distribution that is made on the fly.
 """
@@ -18,6 +18,7 @@ from typing import Any
 from jackfield.config.home import Home
 from jackfield.host.application import running_host
 from jackfield.host.live import LiveHost
+from jackfield.host.services import OPERATIONS, Args, ServiceContext
 from jackfield.testing.distributions import make_distribution
 
 from benchmarks.bare import refuse_tmpfs
@@ -89,9 +90,7 @@ def change_counter(database: Path) -> int:
         return int.from_bytes(file.read(4), "big")
 
 
-async def wire(live: LiveHost, chat: str, group: str = "bench") -> None:
-    """Wire a chat of the benchmark's channel to a group."""
-    from jackfield.host.services import OPERATIONS, Args, ServiceContext
-
-    args: dict[str, Any] = {"chat": f"bench:bench:{chat}", "group": group, "engage": "always", "policy": "public"}
-    await OPERATIONS["wire.add"](ServiceContext(live.hub, live), Args(args))
+async def wire(live: LiveHost, chat: str, **options: str) -> None:
+    """Wire a chat of the benchmark's channel to the group `bench`; always engaging unless the options say otherwise."""
+    args: dict[str, Any] = {"chat": f"bench:bench:{chat}", "group": "bench", "engage": "always", "policy": "public"}
+    await OPERATIONS["wire.add"](ServiceContext(live.hub, live), Args(args | options))
