@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import subprocess
@@ -157,6 +158,21 @@ def test_retry_gives_a_second_chance_in_the_same_process(site: Site, tmp_path: P
         plugins.tool_set("one")
     assert [one.state for one in plugins.retry("jackfield-tools-one")] == [PluginState.READY]
     assert plugins.tool_set("one").name == "one"
+
+
+def test_a_running_host_sees_what_was_installed_and_mended_after_a_refresh(site: Site, trials: list[str]) -> None:
+    add(site, "one", "raise ValueError('no')")
+    plugins = registry(site)
+    with pytest.raises(PluginBroken):
+        plugins.tool_set("one")
+    add(site, "one", TOOLS)
+    add(site, "two")
+    with pytest.raises(NotFound):
+        plugins.tool_set("two")
+    registry(site).retry("one")
+    plugins.refresh()
+    assert plugins.tool_set("one").name == "one"
+    assert plugins.tool_set("two").name == "two"
 
 
 @pytest.mark.parametrize(
@@ -346,6 +362,14 @@ def test_an_action_that_is_handled_already_is_refused(site: Site, trials: list[s
         plugins.tool_set("two")
     assert refused.value.reason == "the action 'do' is already handled by jackfield-tools-one"
     assert [one.found.name for one in plugins.loaded()] == ["one"]
+
+
+async def test_threads_that_ask_at_once_get_the_same_plugin(site: Site, trials: list[str]) -> None:
+    add(site, "one", "import threading\nthreading.Event().wait(0.05)\n" + TOOLS)
+    plugins = registry(site)
+    found = await asyncio.gather(*(asyncio.to_thread(plugins.tool_set, "one") for _ in range(8)))
+    assert len({id(one) for one in found}) == 1
+    assert len(plugins.loaded()) == 1
 
 
 async def test_hooks_of_loaded_plugins_only_take_part(site: Site, trials: list[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -57,7 +58,7 @@ class LoadOutcome:
 
 
 class PluginRegistry:
-    """Finds, tries and loads plugins.  Used from one thread; only trials run elsewhere.
+    """Finds, tries and loads plugins.  May be used from several threads: one loads at a time, trials run side by side.
 
     Args:
         state_file: `<home>/plugins/broken.json`; directory plugins and the discovery cache lie beside it.  None is for
@@ -71,12 +72,14 @@ class PluginRegistry:
         self.strict = strict
         self.dispatcher = HookDispatcher()
         self._discovery = Discovery(state_file.parent if state_file is not None else None)
+        self._state_file = state_file
         self._knowledge = Knowledge(state_file)
         self._trials = state_file is not None and not strict
         self._inventory: Inventory | None = None
         self._loaded: dict[tuple[Kind, str], LoadedPlugin] = {}
         self._manager: pluggy.PluginManager | None = None
         self._actions: dict[str, tuple[ActionHandler, str]] = {}
+        self._lock = threading.RLock()
 
     # ---- what is there
 
@@ -89,8 +92,14 @@ class PluginRegistry:
         return commands_of(self._installed(), safe=self.safe)
 
     def refresh(self) -> None:
-        """Look again at what is installed; what is loaded stays loaded."""
-        self._inventory = None
+        """Look again at what is installed and at what other processes found out; what is loaded stays loaded.
+
+        For a host's reload: afterwards a plugin that was installed, mended or retried meanwhile can be loaded.
+        """
+        with self._lock:
+            self._inventory = None
+            if self._state_file is not None:
+                self._knowledge = Knowledge(self._state_file)
 
     def loaded(self) -> list[LoadedPlugin]:
         """The plugins in use, in the order in which they came."""
@@ -211,8 +220,9 @@ class PluginRegistry:
         if not matching:
             raise self._unknown(None, name)
         for found in matching:
-            self._knowledge.forget(found)
-            self._unimport(found)
+            with self._lock:
+                self._knowledge.forget(found)
+                self._unimport(found)
             if self._wants_trial(found) and verdict_from_metadata(found, self._installed().found()) is None:
                 self._learn(found, probe(found))
         return [info for info in self.listing() if name in (info.name, info.distribution)]
@@ -263,10 +273,11 @@ class PluginRegistry:
         return self._trials and not self._knowledge.well(found)
 
     def _learn(self, found: Found, trial: Trial) -> None:
-        if trial.broken is not None:
-            self._knowledge.record_broken(found, trial.broken)
-        elif trial.tried:
-            self._knowledge.record_well(found, trial.notes)
+        with self._lock:
+            if trial.broken is not None:
+                self._knowledge.record_broken(found, trial.broken)
+            elif trial.tried:
+                self._knowledge.record_well(found, trial.notes)
 
     def _load_one(self, kind: Kind, name: str) -> LoadOutcome:
         try:
@@ -279,14 +290,19 @@ class PluginRegistry:
         return LoadOutcome(kind, name, "loaded")
 
     def _load(self, found: Found) -> LoadedPlugin:
-        try:
-            loaded = self._share(load(found))
-            self._join(loaded)
-        except Refused as refused:
-            self._knowledge.record_broken(found, refused.broken)
-            raise refused.broken.as_error(found) from refused.__cause__
-        self._loaded[(found.kind, found.name)] = loaded
-        return loaded
+        with self._lock:
+            loaded = self._loaded.get((found.kind, found.name))
+            if loaded is not None:
+                return loaded
+            try:
+                loaded = self._share(load(found))
+                self._join(loaded)
+            except Refused as refused:
+                self._knowledge.record_broken(found, refused.broken)
+                self._unimport(found)
+                raise refused.broken.as_error(found) from refused.__cause__
+            self._loaded[(found.kind, found.name)] = loaded
+            return loaded
 
     def _share(self, loaded: LoadedPlugin) -> LoadedPlugin:
         """Two entry points of one module are one plugin object with one set of offers."""
@@ -334,9 +350,14 @@ class PluginRegistry:
         return list({id(one.plugin): one for one in self._loaded.values()}.values())
 
     def _unimport(self, found: Found) -> None:
-        """Let a plugin that failed be imported afresh; one that is in use stays as it is."""
-        if any(one.found.distribution == found.distribution for one in self._loaded.values()) or found.built_in:
+        """Let a plugin that failed be imported afresh; a package that others use stays as it is."""
+        top = _top_of(found)
+        if found.built_in or any(_top_of(one.found) == top for one in self._loaded.values()):
             return
-        top = found.value.partition(":")[0].partition(".")[0].strip()
         for name in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
             del sys.modules[name]
+
+
+def _top_of(found: Found) -> str:
+    """The top-level package of its entry point."""
+    return found.value.partition(":")[0].partition(".")[0].strip()
