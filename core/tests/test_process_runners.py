@@ -350,7 +350,7 @@ async def test_a_runner_outlives_a_host_that_is_killed_and_goes_on_writing(bench
         runtime = bench.runtime("")
         (found,) = await runtime.adopt()
         bench.started.append(found)
-        await asyncio.to_thread((place.group.workspace / "go").write_text, "!")
+        await asyncio.to_thread((place.group.workspace / "go").write_bytes, b"!")
     await bench.context.until_lines("after")
     assert (found.session_id, found.epoch) == (place.session_id, 4)
     async with asyncio.timeout(BOUND):

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,7 @@ __all__ = ["ProcessRuntime"]
 log = logging.getLogger(__name__)
 
 _RECOVERY_BOUND = 10.0
+_MOST_AT_ONCE = 16
 
 
 class ProcessRuntime:
@@ -65,6 +67,8 @@ class ProcessRuntime:
         self._proving = asyncio.Lock()
         self._compiled = False
         self._owning = threading.Lock()
+        # One-shots may take as long as they like, so they must not use up the threads that everybody shares.
+        self._threads = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="process-runtime")
 
     async def check(self) -> RuntimeHealth:
         return (await self._proved()).health
@@ -88,7 +92,7 @@ class ProcessRuntime:
         standing = self._live.get(session_id)
         if standing is not None:
             raise _still_runs(standing.record)
-        launching = asyncio.get_running_loop().run_in_executor(None, self._launch, spec, confinement)
+        launching = asyncio.get_running_loop().run_in_executor(self._threads, self._launch, spec, confinement)
         try:
             record = await asyncio.shield(launching)
         except asyncio.CancelledError:
@@ -143,6 +147,8 @@ class ProcessRuntime:
 
     async def collect_garbage(self) -> None:
         await asyncio.to_thread(self._collect_garbage, set(self._live))
+        async with self._proving:  # what a host that died while proving has left
+            await asyncio.to_thread(shutil.rmtree, self._folder / "probe", ignore_errors=True)
 
     def let_go(self) -> None:
         """Leave all runners to the next host; their handles are of no use afterwards."""
@@ -262,7 +268,7 @@ class ProcessRuntime:
                 cancelled=cancelled,
             )
 
-        working = asyncio.get_running_loop().run_in_executor(None, work)
+        working = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
