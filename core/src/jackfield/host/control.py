@@ -282,7 +282,7 @@ class Client:
             self._lines = None
 
 
-async def perform(home: Home, op: str, args: dict[str, Any]) -> Any:
+async def perform(home: Home, op: str, args: dict[str, Any], *, safe: bool = False, strict: bool = False) -> Any:
     """One operation by the running host; without one, directly, under its lock, by the same service.
 
     Raises:
@@ -296,7 +296,7 @@ async def perform(home: Home, op: str, args: dict[str, Any]) -> Any:
     except NoHost:
         from jackfield.host.offline import perform_offline
 
-        return await perform_offline(home, op, args)
+        return await perform_offline(home, op, args, safe=safe, strict=strict)
     try:
         return await client.call(op, args)
     finally:

@@ -160,7 +160,7 @@ class Delivery:
         """Go on with everything that may be tried now.  Also called by the sweep, so that nothing waits for ever."""
         now = self._hub.clock.now()
         found = await self._hub.store.read(deliveries.destinations_due, now)
-        due = dict.fromkeys([*found, *self._workers.left.values()])
+        due = dict.fromkeys([*found, *self._workers.left.values(), *self._workers.troubled])
         # What waits for its channel needs no look at every tick, only one now and then for its deadline.
         all_of_them = self._hub.clock.monotonic() - self._looked_at >= SLOW_LOOK
         if all_of_them:

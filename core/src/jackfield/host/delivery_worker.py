@@ -88,6 +88,7 @@ class Workers:
         self._sender = sender
         self._pacer = pacer
         self._session_rate = session_rate
+        sender.on_leave = self._leaves
         self._on_end = on_end
         self._on_settled = on_settled
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -99,6 +100,8 @@ class Workers:
         """Sends that the platform took and the store could not record yet: recorded later, never sent again."""
         self.left: dict[DeliveryId, str] = {}
         """Parts that an earlier life of the host left in doubt, and their destinations."""
+        self.troubled: set[str] = set()
+        """Destinations whose worker could not go on; the next round starts it again."""
         self.closing = False
 
     # ---- from outside
@@ -116,6 +119,7 @@ class Workers:
         if destination in self._tasks:
             self._again.add(destination)
             return
+        self.troubled.discard(destination)
         self._tasks[destination] = self._hub.spawn(self._run(destination), f"deliver {destination}")
 
     def wake(self, chat: Address) -> None:
@@ -161,7 +165,12 @@ class Workers:
         except JackfieldError as problem:
             # The store is in trouble; the timer's next round tries again.
             self._hub.trouble("delivery")
+            self.troubled.add(destination)
             log.warning("nothing can be sent to %s now: %s", destination, problem)
+        except Exception:
+            self._hub.trouble("delivery")
+            self.troubled.add(destination)
+            log.exception("the worker of %s failed", destination)
         finally:
             if not self.closing:
                 self._in_flight.discard(destination)
@@ -214,14 +223,21 @@ class Workers:
 
     def _pace(self, part: Delivery, can: Capabilities) -> float:
         """Seconds until the part may leave under all rates that it falls under."""
-        address = part.address
-        limits: dict[str, Rate | None] = {
-            f"chat {address.chat}": Rate(can.rate_per_chat) if can.rate_per_chat else None,
-            _account(address): Rate(can.rate_global) if can.rate_global else None,
+        now = self._hub.clock.monotonic()
+        return self._pacer.reserve(self._limits(part, can), now) - now
+
+    def _limits(self, part: Delivery, can: Capabilities) -> dict[str, Rate | None]:
+        return {
+            f"chat {part.address.chat}": Rate(can.rate_per_chat) if can.rate_per_chat else None,
+            _account(part.address): Rate(can.rate_global) if can.rate_global else None,
             f"session {part.session_id}": self._session_rate,
         }
-        now = self._hub.clock.monotonic()
-        return self._pacer.reserve(limits, now) - now
+
+    def _leaves(self, part: Delivery) -> None:
+        instance = self._channels.instance(part.address.channel_type, part.address.instance)
+        if instance is not None and instance.channel is not None:
+            can = instance.channel.capabilities(part.address)
+            self._pacer.went(self._limits(part, can), self._hub.clock.monotonic())
 
     async def _not_ready(self, part: Delivery, instance: ChannelInstance | None) -> bool:
         """Wait for the channel, up to the window; whether the part came to its end instead (C084)."""

@@ -16,7 +16,9 @@ LOCK_WAIT = 5.0
 """Seconds to wait for another command that works on the store directly."""
 
 
-async def perform_offline(home: Home, op: str, args: dict[str, Any]) -> Any:
+async def perform_offline(
+    home: Home, op: str, args: dict[str, Any], *, safe: bool = False, strict: bool = False
+) -> Any:
     """Run one operation while nobody else has the home.
 
     Raises:
@@ -28,5 +30,5 @@ async def perform_offline(home: Home, op: str, args: dict[str, Any]) -> Any:
         raise UsageError(f"there is no operation {op!r}")
     home.require()
     with own(home, wait=LOCK_WAIT):
-        async with open_hub(home) as hub:
+        async with open_hub(home, safe=safe, strict=strict) as hub:
             return await service(ServiceContext(hub, None), Args(args))

@@ -66,6 +66,14 @@ class Pacer:
             self._buckets.popitem(last=False)
         return at
 
+    def went(self, limits: dict[str, Rate | None], now: float) -> None:
+        """A send really goes now, maybe later than reserved: the next one keeps its distance from this moment."""
+        for name, rate in limits.items():
+            bucket = self._buckets.get(name)
+            if rate is not None and bucket is not None:
+                slack = max(0.0, rate.burst - 1.0) / rate.per_second
+                self._buckets[name] = Bucket(max(bucket.free_at, now + 1.0 / rate.per_second - slack))
+
     def pause(self, name: str, until: float, now: float) -> None:
         """Nothing under `name` before `until`."""
         self._shut = {key: end for key, end in self._shut.items() if end > now}

@@ -58,6 +58,8 @@ class Sender:
         self._streams = streams
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._arrived: dict[str, list[tuple[str, ...]]] = {}
+        self.on_leave: Callable[[Delivery], None] = lambda part: None
+        """Told right before a message leaves."""
 
     async def send(self, part: Delivery, instance: ChannelInstance, *, plain: bool) -> SendResult:
         """Let the channel do what the part says.
@@ -82,12 +84,16 @@ class Sender:
                 return await self._reaction(part, instance, channel, content)
         raise AssertionError("unreachable")
 
-    async def direct(self, instance: ChannelInstance, call: Callable[[], Awaitable[T]]) -> T:
+    async def direct(
+        self, instance: ChannelInstance, call: Callable[[], Awaitable[T]], part: Delivery | None = None
+    ) -> T:
         """A call under the instance's limit and the time limit, its failures typed as `send` does."""
         slot = self._slots.setdefault(instance.name, asyncio.Semaphore(AT_ONCE))
         async with slot:
             try:
                 async with asyncio.timeout(SEND_SECONDS):
+                    if part is not None:
+                        self.on_leave(part)
                     return await call()
             except ChannelError:
                 raise
@@ -109,11 +115,11 @@ class Sender:
         stream = await self._streams.take(part.session_id, part.out_seq) if part.part == 1 else None
         if stream is not None:
             try:
-                return await self.direct(instance, lambda: stream.finish(message, idempotency_key=part.id))
+                return await self.direct(instance, lambda: stream.finish(message, idempotency_key=part.id), part)
             except ChannelError:
                 await self._streams.discard(stream)
                 raise
-        return await self.direct(instance, lambda: channel.send(part.address, message, idempotency_key=part.id))
+        return await self.direct(instance, lambda: channel.send(part.address, message, idempotency_key=part.id), part)
 
     async def _whole(
         self, part: Delivery, instance: ChannelInstance, channel: Channel, message: OutMessage

@@ -289,6 +289,7 @@ class Supervisor:
                 again = True
                 await self._could_not_start(session, str(problem))
                 return
+            launched.bell.expect(launched.handle.peer_uid)
             runner = self._runner_of(launched.session, launched.handle, launched.runtime, launched.bell)
             self.peak = max(self.peak, len(self._runners))
             runner.bell.ring()

@@ -144,6 +144,10 @@ class HostBell:
             with suppress(OSError):
                 self._folder.bell.unlink()
 
+    def expect(self, peer_uid: int | None) -> None:
+        """From now on let in processes of that user only (and our own)."""
+        self._peer_uid = peer_uid
+
     def lets_in(self, uid: int | None) -> bool:
         """Whether a process of that user may be the runner."""
         return self._peer_uid is None or uid in (self._peer_uid, os.geteuid())

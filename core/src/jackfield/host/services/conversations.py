@@ -211,7 +211,10 @@ async def message_retry(context: ServiceContext, args: Args) -> dict[str, Any]:
         part = deliveries.delivery(db, shown["id"])
         if part is None or part.state not in (DeliveryState.FAILED, DeliveryState.RETRYING, DeliveryState.WAITING):
             return None
-        deliveries.revive(db, part.id, now)
+        if part.state is DeliveryState.FAILED:
+            deliveries.revive(db, part.id, now)
+        else:
+            deliveries.retry_at(db, part.id, now, "operator", part.last_error, now, counts=False)
         return str(part.address)
 
     destination = await context.hub.store.write(revive)

@@ -102,6 +102,7 @@ async def group_show(context: ServiceContext, args: Args) -> dict[str, Any]:
     folder = context.hub.home.groups / group.folder
     shown = group_json(group)
     shown["path"] = str(folder)
+    shown["accepted"] = not await context.hub.changed_by_others(group)
     try:
         shown["settings"] = (await asyncio.to_thread(load_agent, folder)).model_dump(mode="json")
     except JackfieldError as problem:
