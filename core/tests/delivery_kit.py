@@ -284,6 +284,16 @@ class Bench:
             on_degraded=on_degraded,
         )
 
+    async def crash(self) -> None:
+        """The host dies where it stands, and the next one begins; what the store was given it keeps."""
+        tasks = [task for task in self.hub._tasks if not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=BOUND)
+        self.renew()
+        await self.delivery.start()
+
     async def chat(
         self, platform_id: str, *, group: bool = True, wired: bool = True, instance: str = "fake"
     ) -> Address:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
-from delivery_kit import CAPABLE, Bench, FakeInstance, open_bench
+from delivery_kit import CAPABLE, Bench, FakeChannel, FakeInstance, open_bench
 from jackfield.api import SendPath, SendResult
 from jackfield.clock import UnixMs
 from jackfield.errors import (
@@ -24,6 +25,7 @@ from jackfield.errors import (
     NobodyListening,
     RateLimited,
     SendNotAllowed,
+    StoreFull,
     Transient,
 )
 from jackfield.ids import InboundId, new_id
@@ -47,6 +49,7 @@ from jackfield.models import (
     SessionMode,
     Support,
     dumps,
+    loads,
 )
 from jackfield.store import deliveries, events, inbound
 
@@ -386,6 +389,53 @@ async def test_refused_credentials_stop_the_channel_and_the_message_waits(bench:
     assert bench.channel.texts == ["hello"]
 
 
+async def test_what_the_platform_took_is_recorded_later_when_the_store_fails_and_never_sent_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = await bench.chat("c-1")
+    session = await bench.session(chat)
+    write, failing = bench.hub.store.write, [True]
+
+    async def full(work: Any, *args: Any, **more: Any) -> Any:
+        if work is deliveries.sent and failing.pop():
+            failing.append(False)
+            raise StoreFull("no space left on the device")
+        return await write(work, *args, **more)
+
+    monkeypatch.setattr(bench.hub.store, "write", full)
+    await bench.post(session, chat, "hello", "again")
+    await bench.hub.settle(5)
+    assert await bench.states(session) == [(DeliveryState.SENDING, None), (DeliveryState.PENDING, None)]
+    failing[:] = [False, False, False]
+    await bench.delivery.due()
+    await bench.quiet()
+    assert bench.channel.texts == ["hello", "again"]
+    assert [part.platform_ids for part in await bench.parts(session)] == [("p-1",), ("p-2",)]
+
+
+class Splitting(FakeChannel):
+    broken = False
+
+    def split(self, address: Address, message: OutMessage) -> list[OutMessage]:
+        if self.broken:
+            raise ValueError("broken")
+        return [replace(message, text=word) for word in message.text.split()]
+
+
+async def test_a_channel_that_cuts_itself_is_asked_and_its_fault_costs_nothing(bench: Bench) -> None:
+    """C025."""
+    channel = Splitting(bench.clock, CAPABLE)
+    bench.directory.instances["fake"].channel = channel
+    chat = await bench.chat("c-1")
+    session = await bench.session(chat)
+    await bench.post(session, chat, "one two three")
+    await bench.quiet()
+    channel.broken = True
+    await bench.post(session, chat, "four five")
+    await bench.quiet()
+    assert channel.texts == ["one", "two", "three", "four five"]
+
+
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_a_send_that_a_crash_left_open_is_repeated_and_marked_unless_its_key_protects_it(
     bench: Bench, idempotent: bool
@@ -529,3 +579,48 @@ async def test_the_hosts_own_words_are_tried_twice_and_never_raise(bench: Bench)
     await bench.delivery.send_direct(chat, OutMessage(text="Again."), path=SendPath.NOTICE)
     await bench.delivery.send_direct(Address("none", "none", "x"), OutMessage(text="?"), path=SendPath.NOTICE)
     assert bench.channel.texts == ["Not allowed."] and bench.hub.troubles["unsaid"] == 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_whatever_fails_and_however_often_the_host_dies_nothing_is_lost_or_overtaken(
+    bench: Bench, seed: int
+) -> None:
+    chance = random.Random(seed)
+
+    async def arrived_unseen() -> SendResult:
+        raise Ambiguous("the answer was lost")
+
+    failures: list[Any] = [
+        Transient("refused"),
+        RateLimited("slow", retry_after=3),
+        RateLimited("slow", retry_after=5, scope="account"),
+        Ambiguous("no answer"),
+        TimeoutError(),
+        KeyError("a fault of the adapter"),
+        arrived_unseen,
+    ]
+    bench.channel.script = [chance.choice(failures) if chance.random() < 0.4 else None for _ in range(40)]
+    bench.channel.seconds = {"c-1": 0.3}
+    texts: dict[str, list[str]] = {}
+    sessions = []
+    for number in range(3):
+        chat = await bench.chat(f"c-{number}")
+        sessions += [(chat, await bench.session(chat, f"{number}{letter}")) for letter in "ab"]
+    for number in range(24):
+        chat, session = chance.choice(sessions)
+        texts.setdefault(chat.platform_id, []).append(f"m{number}")
+        await bench.post(session, chat, f"m{number}")
+        if number in (8, 16):
+            await bench.crash()
+    await bench.quiet()
+    failed = set()
+    for _, session in sessions:
+        failed |= {loads(OutMessage, part.content).text for part in await bench.parts(session) if part.reason}
+    for platform_id, wanted in texts.items():
+        calls = [call for call in bench.channel.arrived if call.address.platform_id == platform_id]
+        seen: dict[str, int] = {}
+        for call in calls:
+            assert call.text not in seen or call.message.maybe_duplicate
+            seen[call.text] = seen.get(call.text, 0) + 1
+        assert set(wanted) - failed <= set(seen)
+        assert list(seen) == [text for text in wanted if text in seen]

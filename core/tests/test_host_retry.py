@@ -244,6 +244,15 @@ def test_twelve_sessions_that_finish_together_leave_one_message_a_second() -> No
     assert pacer.reserve({"other": None, "account": Rate(1.0, 1)}, 0.0) == pytest.approx(34.0)
 
 
+def test_the_distance_is_kept_from_the_moment_of_the_send_also_when_that_was_late() -> None:
+    """C083."""
+    pacer = Pacer()
+    limits: dict[str, Rate | None] = {"chat": Rate(1.0)}
+    assert pacer.reserve(limits, 10.0) == 10.0
+    pacer.went(limits, 12.5)
+    assert pacer.reserve(limits, 12.6) == 13.5
+
+
 def test_a_paused_name_stays_shut_and_others_go_on() -> None:
     pacer = Pacer()
     pacer.pause("chat", 31.0, 0.0)

@@ -54,9 +54,10 @@ OnDegraded = Callable[[Session, OutboundRow, tuple[str, ...]], Coroutine[Any, An
 
 def failure_text(part: DeliveryRow, reason: str, error: str | None, arrived: int) -> str:
     """What the agent is told of a message that did not arrive (C001, C079)."""
-    tries = f"tried {part.attempts} times" if part.attempts != 1 else "tried once"
     told = f": {error}" if error else ""
-    text = f"Your message #{part.out_seq} ({part.out_id}) to {part.address} was not delivered ({reason}{told}); {tries}"
+    text = f"Your message #{part.out_seq} ({part.out_id}) to {part.address} was not delivered ({reason}{told})"
+    if part.attempts:
+        text += f"; tried {part.attempts} times" if part.attempts > 1 else "; tried once"
     if part.parts > 1:
         text += f"; {arrived} of {part.parts} parts arrived"
     return text + "."
@@ -178,7 +179,9 @@ class Delivery:
 
     def channel_ready(self, channel_type: str, instance: str) -> None:
         """That channel can send again (C084)."""
-        self._hub.spawn(self._go_on(f"{channel_type}:{instance}:"), f"ready {instance}")
+        prefix = str(Address(channel_type, instance, "-"))[:-1]
+        self._workers.listening(prefix)
+        self._hub.spawn(self._go_on(prefix), f"ready {instance}")
 
     async def _go_on(self, prefix: str) -> None:
         now = self._hub.clock.now()

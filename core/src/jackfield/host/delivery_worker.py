@@ -122,6 +122,10 @@ class Workers:
         self.troubled.discard(destination)
         self._tasks[destination] = self._hub.spawn(self._run(destination), f"deliver {destination}")
 
+    def listening(self, prefix: str) -> None:
+        """A channel began anew: whoever was deaf there may hear again."""
+        self._deaf = {destination for destination in self._deaf if not destination.startswith(prefix)}
+
     def wake(self, chat: Address) -> None:
         """Somebody listens in that chat now."""
         name = str(chat.chat)
@@ -151,7 +155,10 @@ class Workers:
                 if str(part.address) not in doubtful and part.id not in self.left:
                     deliveries.retry_at(db, part.id, now, "HostStopped", None, now, counts=False)
 
-        await self._hub.store.write(give_back)
+        try:
+            await self._hub.store.write(give_back)
+        except JackfieldError as problem:
+            log.warning("what was not begun stays in doubt until the next start: %s", problem)
 
     # ---- one destination
 

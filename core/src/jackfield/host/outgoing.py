@@ -61,6 +61,11 @@ OPENING = 2048
 MAX_FILES = 20
 WHOLE = "whole"
 """The kind of a message that was planned before its channel was made; it is degraded and cut when it is sent."""
+TOLD = {
+    "files": "files that the chat does not take were named in the text instead of sent",
+    "private": "the chat has no private messages, so everybody there can read it",
+}
+"""Losses that change what the agent should do next; a list in place of buttons, say, does not."""
 LONGEST_QUESTION = 7 * 86_400_000
 """Milliseconds that a question may stay open, whatever the agent asked for."""
 
@@ -228,7 +233,7 @@ class Planner:
             whole = self._entry(session, row, address, dumps(message), 1, 1, now)
             return Planned([replace(whole, kind=WHOLE)], tuple(notes))
         degraded = degrade(message, can)
-        notes += [f"the chat can't show {what}" for what in degraded.lost]
+        notes += [TOLD[what] for what in degraded.lost if what in TOLD]
         parts = message_parts(degraded.message, address, channel, can)
         return Planned(self._entries(session, row, address, parts, now), tuple(notes))
 
