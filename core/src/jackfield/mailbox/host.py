@@ -119,6 +119,11 @@ class HostMailbox:
         self._drop()
         self._outbound.close()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds any file."""
+        return self._database is not None or self._outbound.is_open
+
     def enqueue(self, rows: Sequence[InboundRow], delivered: Sequence[Delivered] = ()) -> list[Enqueued]:
         """Put rows into `inbound.db`, and what became of outbound ones, in one durable transaction.
 

@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 from jackfield.clock import Clock, SystemClock
 from jackfield.errors import MailboxBlocked, MailboxError
@@ -22,34 +22,34 @@ _SLOW_WORKERS: Final = 2
 
 
 class _Job(Generic[T]):
-    __slots__ = ("loop", "result", "work")
+    __slots__ = ("loop", "problem", "result", "value", "work")
 
     def __init__(self, work: Callable[[HostMailbox], T], loop: asyncio.AbstractEventLoop) -> None:
         self.work = work
         self.loop = loop
         self.result: asyncio.Future[T] = loop.create_future()
+        self.value: T | None = None
+        self.problem: BaseException | None = None
 
-    def run(self, mailbox: HostMailbox) -> BaseException | None:
-        problem: BaseException | None = None
-        value: T | None = None
+    def run(self, mailbox: HostMailbox) -> None:
+        """In a thread."""
         try:
-            value = self.work(mailbox)
-        except BaseException as error:  # noqa: BLE001 - it is handed to whoever awaits the result
-            problem = error
-        self.loop.call_soon_threadsafe(self._deliver, value, problem)
-        return problem
+            self.value = self.work(mailbox)
+        except BaseException as problem:  # noqa: BLE001 - it is handed to whoever awaits the result
+            self.problem = problem
 
-    def _deliver(self, value: Any, problem: BaseException | None) -> None:
+    def deliver(self) -> None:
+        """In the event loop."""
         if self.result.cancelled():
             return
-        if problem is None:
-            self.result.set_result(value)
+        if self.problem is None:
+            self.result.set_result(cast(T, self.value))
         else:
-            self.result.set_exception(problem)
+            self.result.set_exception(self.problem)
 
 
 class _Entry:
-    __slots__ = ("active", "blocked", "jobs", "lock", "mailbox")
+    __slots__ = ("active", "blocked", "closing", "jobs", "lock", "mailbox")
 
     def __init__(self, mailbox: HostMailbox) -> None:
         self.mailbox = mailbox
@@ -57,6 +57,7 @@ class _Entry:
         self.lock = threading.Lock()
         self.active = False
         self.blocked = False
+        self.closing = False
 
 
 class MailboxPool:
@@ -86,10 +87,14 @@ class MailboxPool:
         entry = self._entries.get(folder)
         if entry is None:
             entry = self._entries[folder] = _Entry(HostMailbox(folder, self._clock))
-            self._evict()
         else:
+            entry.closing = False
             self._entries.move_to_end(folder)
-        return await self._submit(entry, work)
+        try:
+            return await self._submit(entry, work)
+        finally:
+            if len(self._entries) > self._keep and not self._closed:
+                self._evict()
 
     async def forget(self, folder: SessionFolder) -> None:
         """Close a folder's files after all that waits for them, and let go of it."""
@@ -128,15 +133,17 @@ class MailboxPool:
         """In a thread: one call, then to the end of the line, so that one busy folder leaves room for others."""
         with entry.lock:
             job = entry.jobs.popleft()
-        entry.blocked = isinstance(job.run(entry.mailbox), MailboxBlocked)
+        job.run(entry.mailbox)
+        entry.blocked = isinstance(job.problem, MailboxBlocked)
         with entry.lock:
             again = entry.active = bool(entry.jobs)
+        job.loop.call_soon_threadsafe(job.deliver)
         if again:
             self._lane(entry).submit(self._work, entry)
 
     def _evict(self) -> None:
         """Close the mailboxes that were not used for longest, idle ones only."""
-        surplus = len(self._entries) - self._keep
+        surplus = sum(not entry.closing for entry in self._entries.values()) - self._keep
         if surplus <= 0:
             return
         for folder, entry in list(self._entries.items()):
@@ -146,6 +153,7 @@ class MailboxPool:
                 if entry.active:
                     continue
             surplus -= 1
+            entry.closing = True
             # The entry stays until its files are closed: two mailboxes of one folder would drop each other's locks.
             closing = self._submit(entry, HostMailbox.close)
             closing.add_done_callback(partial(self._closed_one, folder, entry))
@@ -155,7 +163,7 @@ class MailboxPool:
 
     def _remove(self, folder: SessionFolder, entry: _Entry) -> None:
         with entry.lock:
-            if entry.active:
+            if entry.active or entry.mailbox.is_open:  # somebody came meanwhile
                 return
         if self._entries.get(folder) is entry:
             del self._entries[folder]

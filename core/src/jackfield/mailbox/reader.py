@@ -60,6 +60,11 @@ class OutboundReader:
         self._layout: int | None = None
         self._until = 0.0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds the file."""
+        return self._file is not None
+
     def close(self) -> None:
         """Let go of the file."""
         if self._database is not None:
