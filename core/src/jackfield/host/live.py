@@ -78,7 +78,13 @@ class LiveHost:
             notes=lambda session_id: self.delivery.take_notes(session_id),
         )
         self.streams = Streams(hub, self.channels)
-        self.delivery = Delivery(hub, self.channels, streams=self.streams, on_failed=self._delivery_failed)
+        self.delivery = Delivery(
+            hub,
+            self.channels,
+            streams=self.streams,
+            on_failed=self._delivery_failed,
+            on_degraded=self._delivery_changed,
+        )
         self.questions = Questions(hub, self.channels, respond=self._respond)
         self.services = HostServices(hub, self.inbox)
         self.actions = Actions(hub, self.services)
@@ -314,6 +320,12 @@ class LiveHost:
         row_id = derive_id("in", row.out_id, "failed")
         await self.inbox.notify(session, text, subject="delivery failed", origin=row.address, row_id=row_id)
         self.supervisor.ring(session.id)
+
+    async def _delivery_changed(self, session: Session, row: OutboundRow, notes: tuple[str, ...]) -> None:
+        """Tell the agent once what of its message could not be sent as it was (C075)."""
+        text = f"Your message #{row.seq} was sent with changes: {'; '.join(notes)}."
+        row_id = derive_id("in", row.id, "changed")
+        await self.inbox.notify(session, text, subject="delivery changed", origin=row.address, row_id=row_id)
 
     async def _cannot_start(self, session: Session, reason: str) -> None:
         await self.tell(session, f"The agent can't be started at the moment: {reason}. Your message is kept.")
