@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from jackfield import API_VERSION
+from jackfield.plugins.discovery import discover
 from jackfield.plugins.kinds import GROUPS
 from jackfield.plugins.manifest import allows
 from packaging.specifiers import SpecifierSet
@@ -73,3 +74,13 @@ def test_every_manifest_agrees_with_its_project_and_this_core(project: Path) -> 
         str(kind) for kind in manifest.kinds
     }
     assert allows(manifest, API_VERSION)
+
+
+def test_what_is_installed_here_shows_the_same_titles() -> None:
+    """Manifests are found without importing, editable installs included."""
+    installed = {one.distribution.name: one.distribution for one in discover().found()}
+    for plugin in PLUGINS:
+        distribution = installed[plugin["releases"][0]["source"]["package"]]
+        assert distribution.title == plugin["title"]
+        assert distribution.compatible
+    assert installed["jackfield"].title == "Process"

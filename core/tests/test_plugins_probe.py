@@ -141,3 +141,22 @@ def test_a_trial_leaves_this_process_untouched(site: Site) -> None:
 
     assert "jackfield_tools_well" not in sys.modules
     assert (dict(os.environ), os.getcwd()) == before
+
+
+def test_a_plugin_that_forges_its_own_verdict_gets_no_further(site: Site) -> None:
+    """The child runs foreign code; what it reports is read with care."""
+    site.add(
+        "jackfield-tools-forger",
+        entry_points={"jackfield.tools": {"forger": "forger"}},
+        files={
+            "forger.py": "import os\n"
+            "for fd in range(3, 32):\n"
+            '    try: os.write(fd, b\'[1]\\n{"phase": 7}\\n{"verdict": {"broken": {"x": 1}, "notes": 3}}\\n\')\n'
+            "    except OSError: pass\n"
+            "os._exit(0)\n"
+        },
+    )
+    found = next(one for one in discover().found() if one.name == "forger")
+    broken = probe(found, seconds=60).broken
+    assert broken is not None
+    assert broken.reason == "it disturbed its own trial"

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jackfield import API_VERSION, __version__
-from jackfield.plugins.files import one_line, read_object, user_cache, write_object
-from jackfield.plugins.kinds import GROUPS, Kind
+from jackfield.plugins.files import read_object, user_cache, write_object
+from jackfield.plugins.kinds import Kind
 
 if TYPE_CHECKING:
     from jackfield.plugins.manifest import Manifest
@@ -33,6 +33,7 @@ __all__ = [
     "discover",
     "distribution_from_plain",
     "distribution_to_plain",
+    "watched",
 ]
 
 CORE = "jackfield"
@@ -168,14 +169,14 @@ class Discovery:
                 continue
             found = _from_cache(parts.get(folder), stamp)
             if found is None:
-                found = _scan(folder, self._import_path(), problems)
+                found = self._scan(folder, problems)
                 cached = cached and not found
                 parts.pop(folder, None)
                 if _settled(stamp) and not problems:
                     parts[folder] = {"stamp": list(stamp), "found": [distribution_to_plain(one) for one in found]}
             for one in found:
                 everything.setdefault(canonical(one.name), one)
-        directories, read_again = self._directories(parts)
+        directories, read_again = self._directories(parts, problems)
         if use_cache and parts != before:
             kept = {folder: part for folder, part in parts.items() if os.path.exists(folder)}  # noqa: PTH110
             write_object(self.cache_file, {"for": _cache_key(), "folders": kept})
@@ -189,7 +190,7 @@ class Discovery:
         entries = (os.path.abspath(entry or ".") for entry in self._import_path() if isinstance(entry, str))  # noqa: PTH100
         return list(dict.fromkeys(entries))
 
-    def _directories(self, parts: dict[str, Any]) -> tuple[list[Distribution], bool]:
+    def _directories(self, parts: dict[str, Any], problems: list[str]) -> tuple[list[Distribution], bool]:
         """The directory plugins, and whether any was read anew.  Each one's manifest is watched, not the folder."""
         folder = self._folder
         if folder is None or not folder.is_dir():
@@ -197,15 +198,32 @@ class Discovery:
         kept = {one.place: one for one in _from_cache(parts.get(str(folder)), _ANY_STAMP) or ()}
         found: list[Distribution] = []
         again = False
-        for entry in sorted(folder.iterdir()):
+        try:
+            entries = sorted(folder.iterdir())
+        except OSError as problem:
+            problems.append(f"the directory plugins in {folder} can't be listed: {problem.strerror or problem}")
+            return [], False
+        for entry in entries:
             if entry.name.startswith(".") or not (entry / MANIFEST_FILE).is_file():
                 continue
             one = kept.pop(str(entry), None)
             again = again or one is None
-            found.append(one or _directory_plugin(entry))
+            found.append(one or self._directory(entry))
         if again or kept:
             parts[str(folder)] = {"stamp": list(_ANY_STAMP), "found": [distribution_to_plain(one) for one in found]}
         return found, again
+
+    def _scan(self, folder: str, problems: list[str]) -> list[Distribution]:
+        if not _may_hold_metadata(folder):
+            return []
+        from jackfield.plugins.scan import scan
+
+        return scan(folder, self._import_path(), problems)
+
+    def _directory(self, folder: Path) -> Distribution:
+        from jackfield.plugins.scan import directory_plugin
+
+        return directory_plugin(folder)
 
 
 def discover(plugins_folder: Path | None = None) -> Inventory:
@@ -239,7 +257,7 @@ def _settled(stamp: _Stamp) -> bool:
     return abs(time.time_ns() - stamp[0]) > _RACY_NS
 
 
-def _watched(path: str) -> tuple[str, int, int]:
+def watched(path: str) -> tuple[str, int, int]:
     try:
         found = os.stat(path)  # noqa: PTH116
     except (OSError, ValueError):
@@ -256,7 +274,7 @@ def _from_cache(part: object, stamp: _Stamp) -> list[Distribution] | None:
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
     for one in found:
-        if any(_watched(watched[0]) != watched for watched in one.watch):
+        if any(watched(seen[0]) != seen for seen in one.watch):
             return None
     return found
 
@@ -274,7 +292,7 @@ def distribution_to_plain(one: Distribution) -> dict[str, Any]:
         "roots": list(one.roots),
         "directory": one.directory,
         "editable": one.editable,
-        "watch": [list(watched) for watched in one.watch],
+        "watch": [list(seen) for seen in one.watch],
     }
 
 
@@ -301,31 +319,6 @@ def distribution_from_plain(value: dict[str, Any]) -> Distribution:
     )
 
 
-# ---- the cold way
-
-
-def _scan(folder: str, import_path: Iterable[str], problems: list[str]) -> list[Distribution]:
-    """The plugins whose metadata lie in one folder of the import path."""
-    if not _may_hold_metadata(folder):
-        return []
-    import importlib_metadata
-
-    found: list[Distribution] = []
-    for one in importlib_metadata.distributions(path=[folder]):
-        try:
-            entries = tuple(
-                (GROUPS[point.group], point.name, point.value) for point in one.entry_points if point.group in GROUPS
-            )
-            if entries:
-                found.append(_describe(one, one.metadata["Name"], one.version, entries, import_path))
-        except Exception as problem:  # noqa: BLE001 - one damaged distribution must not hide the others (C179)
-            problems.append(
-                f"the metadata of a distribution in {folder} can't be read: "
-                f"{type(problem).__name__}: {one_line(str(problem))}"
-            )
-    return found
-
-
 def _may_hold_metadata(folder: str) -> bool:
     """Whether it is worth importing importlib-metadata for: most entries of `sys.path` are no site-packages."""
     if not os.path.isdir(folder):  # noqa: PTH112
@@ -335,122 +328,3 @@ def _may_hold_metadata(folder: str) -> bool:
             return any(entry.name.endswith(_METADATA) for entry in entries)
     except OSError:
         return False
-
-
-def _describe(
-    one: Any,  # importlib_metadata.Distribution; its module is not imported at the top of this one
-    name: str,
-    version: str,
-    entries: tuple[tuple[Kind, str, str], ...],
-    import_path: Iterable[str],
-) -> Distribution:
-    metadata_folder = Path(str(one._path)) if hasattr(one, "_path") else Path(str(one.locate_file("")))
-    searched, editable = _code_folders(one, metadata_folder, import_path)
-    modules = list(dict.fromkeys(value.partition(":")[0].strip() for _, _, value in entries))
-    manifest_path = next((path for module in modules if (path := _manifest_of(module, searched)) is not None), None)
-    roots = tuple(dict.fromkeys(root for module in modules if (root := _root_of(module, searched)) is not None))
-    watch = [_watched(str(metadata_folder / "entry_points.txt")), _watched(str(metadata_folder / "direct_url.json"))]
-    if manifest_path is None:
-        # A manifest may be added to an editable install, or the missing code may come, without a change that shows in
-        # site-packages; the folders in which that would happen show it.
-        watch += [_watched(root) for root in roots] or [_watched(str(folder)) for folder in searched[:2]]
-    base = Distribution(
-        name=name,
-        version=version,
-        place=str(metadata_folder),
-        entries=entries,
-        roots=roots,
-        editable=editable,
-    )
-    return _with_manifest(base, manifest_path, watch)
-
-
-def _with_manifest(base: Distribution, path: Path | None, watch: list[tuple[str, int, int]]) -> Distribution:
-    from jackfield.errors import MalformedData
-    from jackfield.plugins.manifest import allows, read, to_plain
-
-    if path is None:
-        return base._replace(watch=tuple(watch))
-    watch = [*watch, _watched(str(path))]
-    try:
-        manifest = read(path)
-    except MalformedData as problem:
-        return base._replace(manifest_path=str(path), manifest_problem=one_line(problem.message), watch=tuple(watch))
-    return base._replace(
-        described=to_plain(manifest),
-        manifest_path=str(path),
-        compatible=allows(manifest, API_VERSION),
-        watch=tuple(watch),
-    )
-
-
-def _manifest_of(module: str, folders: list[Path]) -> Path | None:
-    from jackfield.plugins.manifest import find_in_package
-
-    return find_in_package(module, folders)
-
-
-def _root_of(module: str, folders: list[Path]) -> str | None:
-    """The top-level package or module file that holds `module`."""
-    top = module.partition(".")[0]
-    for folder in folders:
-        package = folder / top
-        if package.is_dir():
-            return str(package)
-        for suffix in (".py", ".pyc"):
-            if package.with_suffix(suffix).is_file():
-                return str(package.with_suffix(suffix))
-    return None
-
-
-def _code_folders(one: Any, metadata_folder: Path, import_path: Iterable[str]) -> tuple[list[Path], bool]:
-    """Where the distribution's modules may lie, the likeliest first, and whether it is installed editable.
-
-    A wheel's code lies beside its metadata.  An editable one's does not: a `.pth` file of its own names the folder, or
-    an import hook does, and then `direct_url.json` still tells the project's.
-    """
-    import json
-    from urllib.parse import unquote, urlsplit
-
-    site = metadata_folder.parent
-    folders: list[Path] = []
-    project: Path | None = None
-    try:
-        direct = json.loads(one.read_text("direct_url.json") or "{}")
-        if direct.get("dir_info", {}).get("editable") is True:
-            project = Path(unquote(urlsplit(direct["url"]).path))
-    except (ValueError, KeyError, AttributeError, TypeError):
-        project = None
-    if project is not None:
-        for record in (one.read_text("RECORD") or "").splitlines():
-            name = record.partition(",")[0]
-            if name.endswith(".pth") and "/" not in name:
-                folders += _pth_folders(site / name)
-        folders += [project / "src", project]
-    folders.append(site)
-    folders += [Path(entry or ".").absolute() for entry in import_path if isinstance(entry, str)]
-    return list(dict.fromkeys(folders)), project is not None
-
-
-def _pth_folders(path: Path) -> list[Path]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return []
-    plain = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith(("#", "import "))]
-    return [path.parent / line for line in plain]
-
-
-def _directory_plugin(folder: Path) -> Distribution:
-    """A folder in `<home>/plugins` with a manifest at its root; its kinds come from there."""
-    manifest_path = folder / MANIFEST_FILE
-    base = Distribution(name=folder.name, version="0", place=str(folder), roots=(str(folder),), directory=True)
-    read = _with_manifest(base, manifest_path, [])
-    manifest = read.manifest
-    if manifest is None:
-        return read._replace(entries=((Kind.PACK, folder.name, ""),))
-    named = tuple(
-        (Kind(kind), name, value) for kind, points in manifest.entry_points.items() for name, value in points.items()
-    )
-    silent = tuple((kind, folder.name, "") for kind in manifest.kinds if kind not in {one[0] for one in named})
-    return read._replace(entries=named + silent)

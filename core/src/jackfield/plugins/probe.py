@@ -68,12 +68,12 @@ def probe(found: Found, *, seconds: float = PROBE_SECONDS) -> Trial:
         environment = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
         try:
             child = subprocess.Popen(
-                [sys.executable, "-I", "-c", _START],
+                [sys.executable, "-I", *_flags(), "-c", _START],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
                 cwd=tempfile.gettempdir(),
-                env=environment | {"JACKFIELD_PROBE": "1"},
+                env=environment,
                 pass_fds=[report.fileno()],
                 start_new_session=True,
             )
@@ -95,6 +95,12 @@ def probe(found: Found, *, seconds: float = PROBE_SECONDS) -> Trial:
         return _judge(found, code, _text(report), _text(out), _text(err), seconds)
 
 
+def _flags() -> list[str]:
+    """Compiled modules go where this process would put them: `-I` hides the variables that say so."""
+    flags = ["-B"] if sys.dont_write_bytecode else []
+    return [*flags, "-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else flags
+
+
 def _text(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read(65_536).decode("utf-8", "replace")
@@ -107,16 +113,18 @@ def _judge(found: Found, code: int | None, report: str, out: str, err: str, seco
     for line in report.splitlines():
         with contextlib.suppress(ValueError):
             message = json.loads(line)
+            if not isinstance(message, dict):
+                continue
             if message.get("phase") in get_args(Phase):
                 phase = message["phase"]
-            if "verdict" in message:
+            if isinstance(message.get("verdict"), dict):
                 verdict = message["verdict"]
     printed = one_line(out[:_OUTPUT_SHOWN], 120)
     notes = (f"it prints to standard output while being loaded: {printed}",) if printed else ()
     if verdict is not None:
-        notes = (*notes, *(str(note) for note in verdict.get("notes", ())))
-        broken = verdict.get("broken")
-        return Trial(broken=Broken(**broken) if broken else None, notes=notes)
+        told = verdict.get("notes")
+        notes = (*notes, *(one_line(str(note)) for note in (told if isinstance(told, list) else ())))
+        return Trial(broken=_broken(verdict.get("broken")), notes=notes)
     if phase is None:
         _log.warning("plugin %s can't be tried in a child process: %s", found.name, _last_line(err) or f"exit {code}")
         return Trial(tried=False)
@@ -131,6 +139,17 @@ def _judge(found: Found, code: int | None, report: str, out: str, err: str, seco
             reason += f"; its last words: {words}"
         fix = f"remove it, or install another release of {found.distribution.name}, then: {retry}"
     return Trial(broken=Broken(phase=phase, reason=reason, fix=fix), notes=notes)
+
+
+def _broken(told: Any) -> Broken | None:
+    """What the child wrote, read with care: the plugin's code ran there, and could have written it."""
+    if told is None:
+        return None
+    if isinstance(told, dict) and told.get("phase") in get_args(Phase):
+        reason, fix = told.get("reason"), told.get("fix")
+        if isinstance(reason, str) and isinstance(fix, str):
+            return Broken(phase=told["phase"], reason=one_line(reason, 1000), fix=one_line(fix))
+    return Broken(phase="import", reason="it disturbed its own trial", fix="remove it, or tell its author")
 
 
 def _ended(code: int) -> str:
