@@ -177,9 +177,9 @@ class Collector:
         actions = [row for row in rows if row.kind is OutboundKind.ACTION]
         reading.held.update(row.seq for row in actions)
         ahead = OutCursor(
-            seq=max([cursor.seq, *(row.seq for row in batch.rows), *(bad.seq for bad in batch.bad)]),
-            change=max([cursor.change, *(ack.change for ack in batch.acks)]),
-            activity=max([cursor.activity, *(item.seq for item in batch.activity)]),
+            seq=max(cursor.seq, batch.last_seq),
+            change=max(cursor.change, batch.last_change),
+            activity=max(cursor.activity, batch.last_activity),
         )
         reach("host.collect.before_commit")
         outcome = await self._hub.store.write(
