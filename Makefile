@@ -9,6 +9,9 @@ MEMBERS := core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/*/pyproject.t
 T ?=
 B ?= roundtrip
 
+# Byte code is written, whatever the caller's environment says: every runner and command is a process of its own.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow check format bench docs clean
 

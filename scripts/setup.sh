@@ -24,5 +24,5 @@ fi
 editable=()
 for member in "$@"; do editable+=(-e "./$member"); done
 echo "setup: installing ${#@} packages and the development tools"
-"$VENV/bin/uv" pip install --quiet --python "$VENV/bin/python" --constraint constraints.txt \
+"$VENV/bin/uv" pip install --quiet --compile-bytecode --python "$VENV/bin/python" --constraint constraints.txt \
     --group dev "${editable[@]}"

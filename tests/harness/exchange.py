@@ -1,26 +1,31 @@
 """A whole exchange as an operator has it: a home, a host process of its own, a platform that outlives it.
 
-The platform is the `postbox` channel: two files.  So a test may kill the host with SIGKILL wherever it likes and then
+The platform is the `postbox` channel: a few files.  So a test may kill the host with SIGKILL wherever it likes and then
 look at what people received.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jackfield.config.home import Home
+from jackfield.mailbox.doorbell import short_address
+from jackfield.host.control import perform
 from jackfield.testing.distributions import install_project
 
-__all__ = ["BOUND", "Exchange"]
+__all__ = ["BOUND", "Exchange", "prepared"]
 
 BOUND = 60.0
 """Seconds after which a wait is a hang."""
@@ -72,7 +77,7 @@ class Exchange:
 
     def env(self, **more: str) -> dict[str, str]:
         return {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
             "JACKFIELD_HOME": str(self.home.root),
             "PYTHONPATH": str(self.root / "site"),
             "PYTHONUNBUFFERED": "1",
@@ -93,6 +98,23 @@ class Exchange:
     def json(self, *arguments: str) -> Any:
         return json.loads(self.run(*arguments, "--json").stdout)
 
+    def op(self, operation: str, **arguments: Any) -> Any:
+        """One operation of the control socket, without a process for it; without a host, under its lock."""
+        return asyncio.run(perform(self.home, operation, arguments))
+
+    def join(self, chat: str, group: str = "andy", **options: Any) -> None:
+        """`wire` by the control socket: the agent answers everybody there, unless the options say otherwise."""
+        chosen = {"engage": "pattern" if "pattern" in options else "always", "policy": "public", **options}
+        self.op("wire.add", chat=f"postbox:box:{chat}", group=group, **chosen)
+
+    def add_agent(self, folder: str, settings: str = "") -> None:
+        """Another agent group of the mock provider; `settings` are added to its `agent.toml`."""
+        self.run("group", "add", folder.title(), "--folder", folder, "--provider", "mock")
+        if settings:
+            agent = self.home.groups / folder / "agent.toml"
+            agent.write_text(agent.read_text(encoding="utf-8") + f"\n{settings}\n", encoding="utf-8")
+            self.run("group", "accept", folder)
+
     def wire(self, chat: str, *options: str) -> None:
         self.run("wire", f"postbox:box:{chat}", "andy", "--engage", "always", "--policy", "public", *options)
 
@@ -105,8 +127,20 @@ class Exchange:
             [sys.executable, "-m", "jackfield.cli", "up"], env=self.env(**environment), stdout=log, stderr=log
         )
         log.close()
-        self.wait_for(lambda: self.home.host_sock.exists() or self.process_ended(), "the host's socket")
+        self.wait_for(lambda: self.answers() or self.process_ended(), "the host's socket")
         return self
+
+    def answers(self) -> bool:
+        """Whether a host listens: a socket file may be a dead one's."""
+        import socket
+
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                with short_address(self.home.host_sock) as address:
+                    probe.connect(address)
+            except OSError:
+                return False
+        return True
 
     def process_ended(self) -> bool:
         return self.process is not None and self.process.poll() is not None
@@ -138,6 +172,10 @@ class Exchange:
         with (self.box / "in.jsonl").open("ab") as file:
             file.write(json.dumps(said).encode() + b"\n")
         return message_id
+
+    def click(self, chat: str, prompt: str, value: str, **more: Any) -> str:
+        """Somebody chooses an answer of a question."""
+        return self.say(chat, "", click=value, prompt=prompt, **more)
 
     def order(self, chat: str, *orders: dict[str, Any]) -> None:
         """What the platform does with the next sends to a chat."""
@@ -171,16 +209,77 @@ class Exchange:
         self.wait_for(lambda: len(self.sent(chat)) >= count, f"{count} messages to {chat}, got {self.sent(chat)}")
         return self.sent(chat)
 
+    def wait_text(self, chat: str, text: str) -> str:
+        """The first message to a chat that contains `text`."""
+        self.wait_for(
+            lambda: any(text in got for got in self.texts(chat)), f"{text!r} in {chat}, got {self.texts(chat)}"
+        )
+        return next(got for got in self.texts(chat) if text in got)
+
+    def state_of(self, chat: str) -> list[tuple[str, str | None]]:
+        """State and reason of every message of a chat, the oldest first."""
+        return [
+            (str(state), reason)
+            for state, reason in self.query(
+                "SELECT i.state, i.reason FROM inbound i JOIN wirings w ON w.id = i.wiring_id "
+                f"JOIN messaging_groups m ON m.id = w.messaging_group_id WHERE m.platform_id = '{chat}' ORDER BY i.ord"
+            )
+        ]
+
+    def session_of(self, chat: str) -> dict[str, Any]:
+        """The newest active session of a chat."""
+        found = self.query(
+            "SELECT s.id FROM sessions s JOIN messaging_groups m ON m.id = s.messaging_group_id "
+            f"WHERE m.platform_id = '{chat}' AND s.status = 'active' ORDER BY s.created_at DESC"
+        )
+        shown: dict[str, Any] = self.op("session.show", id=found[0][0])
+        return shown
+
+    def mailbox_texts(self, session: dict[str, Any]) -> list[str]:
+        """Everything that the session's inbox holds, as it is stored."""
+        db = sqlite3.connect(f"file:{session['folder']}/inbound.db?mode=ro", uri=True)
+        try:
+            return [str(row[0]) for row in db.execute("SELECT content FROM messages_in ORDER BY seq")]
+        finally:
+            db.close()
+
+    def audit(self, chat: str) -> dict[str, int]:
+        """Why messages of a chat were not taken, and how many."""
+        return {
+            str(reason): int(count)
+            for reason, count in self.query(
+                f"SELECT reason, sum(count) FROM drops WHERE platform_id = '{chat}' GROUP BY reason"
+            )
+        }
+
+    def processes(self) -> dict[str, int]:
+        """The process ids of live runners, by session."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                line = (entry / "cmdline").read_bytes().split(b"\0")
+                if b"jackfield.runner" in line and line[-2].startswith(str(self.root).encode()):
+                    found[Path(line[-2].decode()).name] = int(entry.name)
+        return found
+
     def tail(self) -> str:
         path = self.root / "host.out"
         return path.read_text(encoding="utf-8", errors="replace")[-4000:] if path.exists() else ""
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Look into the ledger of a host that does not run, or does."""
-        import sqlite3
-
         db = sqlite3.connect(f"file:{self.home.state_db}?mode=ro", uri=True)
         try:
             return db.execute(sql).fetchall()
         finally:
             db.close()
+
+
+@contextlib.contextmanager
+def prepared(root: Path, **settings: Any) -> Iterator[Exchange]:
+    """A prepared exchange for several tests; its host, started by whoever wants one, is ended well."""
+    exchange = Exchange(root=root, **settings).prepare()
+    yield exchange
+    assert exchange.stop() in (0, -9), f"the host did not end well\n{exchange.tail()}"

@@ -20,6 +20,7 @@ __all__ = [
     "Image",
     "Isolation",
     "LaunchSpec",
+    "LeavesRunners",
     "Limits",
     "Runtime",
     "RuntimeContext",
@@ -206,6 +207,15 @@ class Runtime(Protocol):
 
     async def collect_garbage(self) -> None:
         """Remove what dead runners of this install left; never anything of another install (C099)."""
+        ...
+
+
+@runtime_checkable
+class LeavesRunners(Protocol):
+    """A runtime whose runners can outlive the host; the next one finds them with `adopt`."""
+
+    def let_go(self) -> None:
+        """Leave all runners to the next host; their handles are of no use afterwards."""
         ...
 
 

@@ -105,19 +105,15 @@ def _begin_life(db: object) -> int:
     return epoch
 
 
-class _Stop:
-    """Asks for the end, once or more often."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-
-    def __call__(self) -> None:
-        self.event.set()
-
-
 @contextlib.asynccontextmanager
 async def running_host(
-    home: Home, *, safe: bool = False, strict: bool = False, clock: Clock | None = None, wait_for_lock: float = 0.0
+    home: Home,
+    *,
+    safe: bool = False,
+    strict: bool = False,
+    clock: Clock | None = None,
+    wait_for_lock: float = 0.0,
+    stop: asyncio.Event | None = None,
 ) -> AsyncIterator[LiveHost]:
     """A host that runs for the block, with everything of `jackfield up` but signals.
 
@@ -126,11 +122,11 @@ async def running_host(
     """
     if not home.initialised:
         raise NotInitialised(f"there is no Jackfield home at {home.root}", fix="make one with `jackfield init`")
-    stop = _Stop()
+    stop = stop or asyncio.Event()
     with own(home, wait=wait_for_lock):
         async with open_hub(home, safe=safe, strict=strict, clock=clock) as hub:
             hub.epoch = await hub.store.write(_begin_life)
-            live = LiveHost(hub, request_stop=stop, stop_requested=stop.event)
+            live = LiveHost(hub, request_stop=stop.set, stop_requested=stop)
             context = ServiceContext(hub, live)
 
             def operation(name: str) -> Callable[[dict[str, object]], object] | None:
@@ -156,9 +152,11 @@ async def run_host(
     SIGTERM and SIGINT stop it cleanly; SIGHUP reads the configuration again.
     """
     loop = asyncio.get_running_loop()
-    async with running_host(home, safe=safe, strict=strict) as live:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, live.request_stop)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # From the first moment: a host that is told to stop while it starts must stop cleanly, too.
+        loop.add_signal_handler(number, stop.set)
+    async with running_host(home, safe=safe, strict=strict, stop=stop) as live:
         loop.add_signal_handler(signal.SIGHUP, live.reload_soon)
         ready(
             HostReport(
@@ -169,6 +167,6 @@ async def run_host(
             )
         )
         log.info("the host is ready (process %d, home %s)", os.getpid(), home.root)
-        await live.stop_requested.wait()
+        await stop.wait()
         log.info("the host stops")
     return 0

@@ -65,7 +65,8 @@ class Inbox:
         on_damaged: Callable[[Session, str], Awaitable[None]],
         notes: Callable[[SessionId], Sequence[Delivered]] = lambda session_id: (),
     ) -> None:
-        """`notes` are what the runner may be told along with a message, at no commit of its own; `unblock` stops the runner that holds the lock; `on_damaged` puts open messages into the fresh mailbox."""
+        """`notes` are what the runner may be told along with a message, at no commit of its own; `unblock` stops the
+        runner that holds the lock; `on_damaged` puts open messages into the fresh mailbox."""
         self._hub = hub
         self._channels = channels
         self._spool = spool

@@ -46,6 +46,7 @@ from jackfield.models import (
     loads,
 )
 from jackfield.models import Delivery as DeliveryRow
+from jackfield.plugins import Kind
 from jackfield.store import chats, events, groups, inbound, sessions, wirings
 
 __all__ = ["LiveHost"]
@@ -132,6 +133,7 @@ class LiveHost:
 
     async def start(self) -> None:
         """Take up what the last life left, connect the channels, and begin."""
+        await self._load_plugins()
         await self._prepare_runtimes()
         adopted = await self.supervisor.adopt(self.launcher.runtimes)
         self._settled.update(session.id for session in adopted)
@@ -160,6 +162,19 @@ class LiveHost:
         await self.channels.stop()
         await self.hub.settle(SEND_GRACE)
 
+    async def _load_plugins(self) -> None:
+        """The host halves of what groups use: actions and hooks must be there before the first message."""
+        wanted: dict[tuple[Kind, str], None] = {}
+        for group in await self.hub.store.read(groups.agent_groups):
+            try:
+                agent = self.hub.agent_settings(group)
+            except ConfigError:
+                continue  # told by _prepare_runtimes
+            wanted.update({(Kind.TOOLS, name): None for name in agent.tools})
+            wanted.update({(Kind.PACK, name): None for name in agent.packs})
+        wanted.update({(Kind.EXTENSION, name): None for name in self.hub.configuration.extensions})
+        await self.hub.plugins.load_enabled(list(wanted))
+
     async def _prepare_runtimes(self) -> None:
         """Create the runtimes that groups name, so that what they left behind is found."""
         names = set()
@@ -182,6 +197,8 @@ class LiveHost:
         """
         fresh = await asyncio.to_thread(load, self.hub.home, strict=True, fall_back=False)
         self.hub.configuration = fresh
+        await asyncio.to_thread(self.hub.plugins.refresh)
+        await self._load_plugins()
         await asyncio.to_thread(remember_good, fresh)
         await self.channels.reload(self.intake)
         self.supervisor.forgive()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 from filelock import FileLock, Timeout
+
 from jackfield.config.home import Home
 from jackfield.errors import HostRunning
 

@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from jackfield.api import Runtime, RuntimeHandle
+from jackfield.api import LeavesRunners, Runtime, RuntimeHandle
 from jackfield.clock import UnixMs
 from jackfield.errors import JackfieldError, MailboxError, RecoveryNeeded
 from jackfield.host import stuck
@@ -56,6 +56,7 @@ class Runner:
     last_busy: float
     claims: set[str] = field(default_factory=set)
     """Inbound ids that it is working on, as far as its acks told."""
+    watched: asyncio.Task[None] | None = None
     stopping: str | None = None
     """Why it was asked to end."""
 
@@ -217,7 +218,12 @@ class Supervisor:
             await self._hub.clock.sleep(0.02)
         if leave:
             for runner in self._runners.values():
+                if runner.watched is not None:
+                    runner.watched.cancel()
                 await runner.bell.close()
+            for runtime in self._launcher.runtimes.values():
+                if isinstance(runtime, LeavesRunners):
+                    runtime.let_go()
             return
         await asyncio.gather(*(self.stop(session_id, "the host stops") for session_id in list(self._runners)))
         while self._runners or self._ending:
@@ -348,7 +354,7 @@ class Supervisor:
             last_busy=now,
         )
         self._runners[session.id] = runner
-        self._hub.spawn(self._await_end(runner), f"runner {session.id}")
+        runner.watched = self._hub.spawn(self._await_end(runner), f"runner {session.id}")
         return runner
 
     # ---- ending

@@ -263,7 +263,9 @@ async def channel_settled(context: ServiceContext, args: Args) -> dict[str, Any]
     def look(db: sqlite3.Connection) -> int:
         unrouted = events.unrouted(db, address.channel_type, address.instance)
         chat = chats.messaging_group_at(db, address)
-        return unrouted if chat is None else unrouted + inbound.active_in_chat(db, chat.id) + deliveries.open_in_chat(db, address)
+        if chat is None:
+            return unrouted
+        return unrouted + inbound.active_in_chat(db, chat.id) + deliveries.open_in_chat(db, address)
 
     while True:
         left = await hub.store.read(look)
