@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import pytest
 from jackfield.clock import SystemClock
 from jackfield.ids import InboundId, new_id
+from jackfield.mailbox import RunnerMailbox
 from jackfield.models import (
     AckStatus,
     Address,
@@ -661,3 +662,105 @@ async def test_the_runner_needs_no_more_than_its_folder(tmp_path: Path) -> None:
         _, said = await process.communicate()
         assert process.returncode == 2 and b"usage" in said
         assert here.rows() == []
+
+
+async def test_a_kill_right_after_a_tools_send_is_told_to_the_next_runner(tmp_path: Path) -> None:
+    """C010: the resumed turn doesn't send it again, even when the model says the same."""
+    async with place(tmp_path, tools=("scripted",)) as here:
+        process = await here.start(JACKFIELD_KILL_AT="runner.tool.after_send")
+        row = chat('quiet send_message {"text": "once only"}\nsay and done')
+        here.put(row)
+        assert await here.ended(process) == -signal.SIGKILL
+        here.again()
+        await here.start()
+        await here.until(lambda: done(here, row))
+        assert "once only" in here.prompts()[1]
+        assert here.texts() == ["once only", "and done"]
+
+
+async def test_a_provider_with_a_bug_ends_the_turn_and_not_the_runner(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        await here.start()
+        here.put(row := chat("refuse me"))
+        await here.until(lambda: done(here, row))
+        error = here.acks()[row.id].error
+        assert error is not None and error.kind == "engine_crash" and "a bug of the provider" in error.message
+        here.put(chat("say alive"))
+        await here.until(lambda: "alive" in here.texts())
+
+
+async def test_an_engine_that_cannot_be_interrupted_is_closed_to_stop_it(tmp_path: Path) -> None:
+    async with place(tmp_path, settings={"interrupt": False}) as here:
+        await here.start()
+        here.put(row := chat("hang"))
+        await here.until(here.prompts)
+        here.put(stop := chat("/stop", command="/stop"))
+        await here.until(lambda: done(here, row, stop))
+        assert here.texts() == ["Stopped."] and {"closed": True} in here.heard()
+        here.put(chat("say alive"))
+        await here.until(lambda: "alive" in here.texts())
+
+
+@pytest.mark.parametrize("inject", ["no", "queue"])
+async def test_an_engine_that_takes_nothing_in_a_turn_gets_follow_ups_afterwards(tmp_path: Path, inject: str) -> None:
+    """C019."""
+    async with place(tmp_path, settings={"inject": inject}) as here:
+        await here.start()
+        rows = [chat("slow 0.05 a first long answer"), chat("say second"), chat("say third")]
+        here.put(rows[0])
+        await here.until(here.prompts)
+        here.put(*rows[1:])
+        await here.until(lambda: done(here, *rows))
+        assert here.texts() == ["a first long answer", "third"]
+        assert all(entry["when"] == "after_turn" for entry in here.heard() if "prompt" in entry)
+
+
+async def test_a_plugin_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    async with place(tmp_path, provider="broken") as here:
+        process = await here.start()
+        here.put(row := chat("say x"))
+        await here.until(lambda: done(here, row))
+        error = here.acks()[row.id].error
+        assert error is not None and "jackfield_scripted_missing" in error.message
+        assert await here.stop(process) == 0
+
+
+async def test_wrong_settings_are_named(tmp_path: Path) -> None:
+    async with place(tmp_path, settings={"inject": "sideways"}) as here:
+        await here.start()
+        here.put(row := chat("say x"))
+        await here.until(lambda: done(here, row))
+        error = here.acks()[row.id].error
+        assert error is not None and "inject" in error.message and "providers.scripted" in error.message
+
+
+async def test_a_damaged_note_of_its_own_does_not_keep_the_runner_from_working(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        mailbox = RunnerMailbox(here.folder, 1)
+        mailbox.write(keys={"carried": "[]", "last_origin": "::", "continuation:scripted": "{}"})
+        mailbox.close()
+        await here.start()
+        here.put(row := chat("say fine"))
+        await here.until(lambda: done(here, row))
+        assert here.texts() == ["fine"]
+
+
+async def test_the_running_tool_is_shown_with_its_deadline(tmp_path: Path) -> None:
+    """Messaging D17."""
+    async with place(tmp_path, tools=("scripted",)) as here:
+        await here.start()
+        here.put(row := chat('call nap {"seconds": 1.5}'))
+        state = await here.until(lambda: s if (s := here.host.read_state()).tool else None)
+        assert state.tool == "nap" and state.tool_deadline_at - state.tool_started_at == 60_000
+        await here.until(lambda: done(here, row))
+        assert here.host.read_state().tool is None
+
+
+async def test_the_mock_provider_answers_through_the_whole_runner(tmp_path: Path) -> None:
+    """Messaging D29."""
+    async with place(tmp_path, provider="mock") as here:
+        here.folder.write_spec(replace(here.spec, provider_settings={}))
+        await here.start()
+        here.put(row := chat("hi there"))
+        await here.until(lambda: done(here, row))
+        assert "hi there" in here.texts()[0]

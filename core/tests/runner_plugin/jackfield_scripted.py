@@ -110,12 +110,17 @@ class Session:
 
     async def send(self, message: Any) -> str:
         self.provider.note(prompt=message.text, when=message.when, pid=os.getpid())
+        self.refuse(message.text)
         if self.task is not None:
             self.more.append(message)
             self.came.set()
             return "injected" if message.when == "next_boundary" else "queued"
         self.begin(message)
         return "started"
+
+    def refuse(self, text: str) -> None:
+        if "refuse me" in text:
+            raise RuntimeError("a bug of the provider")
 
     def begin(self, message: Any) -> None:
         self.emit(TurnStarted(inputs=(message.id,)))
@@ -283,6 +288,13 @@ async def edit(context: Any, message_id: int, text: str) -> str:
     return "edited"
 
 
+@tool
+async def nap(context: Any, seconds: float) -> str:
+    """Sleep a while."""
+    await asyncio.sleep(seconds)
+    return "rested"
+
+
 @tool(timeout=0.2)
 async def sleepy(context: Any) -> str:
     """Sleep for ever."""
@@ -328,5 +340,5 @@ def register_providers() -> Any:
 
 @hookimpl
 def register_tools() -> Any:
-    tools = (send_message, send_file, react, edit, sleepy, break_down, refuse, ask, act, add)
+    tools = (send_message, send_file, react, edit, nap, sleepy, break_down, refuse, ask, act, add)
     return [ToolSet(name="scripted", title="Scripted tools", tools=tools, instructions="Use them well.")]

@@ -22,7 +22,7 @@ from jackfield.api import (
     Usage,
 )
 from jackfield.clock import Clock
-from jackfield.errors import JackfieldError, ProviderError
+from jackfield.errors import MalformedData, ProviderError
 from jackfield.ids import TurnId, new_id
 from jackfield.mailbox import RunnerMailbox
 from jackfield.models import (
@@ -197,7 +197,7 @@ class Agent:
         """Chatter of the engine goes to the log, never into a reply."""
         match event:
             case Notice():
-                level = {"debug": 10, "info": 20, "warning": 30, "error": 40}[event.level]
+                level = logging.WARNING if event.level in ("warning", "error") else logging.DEBUG
                 _LOG.log(level, "engine: %s %s", event.code, event.text)
             case Usage():
                 _LOG.debug("usage of a %s: %d in, %d out", event.scope, event.input, event.output)
@@ -249,10 +249,14 @@ class Agent:
     async def _open(self, system_prompt: str) -> bool:
         """Open the conversation; whether it is an old one."""
         key = self.continuation_key
-        stored = await self.mail.run(lambda mailbox: mailbox.key(key))
-        continuation: Continuation | None = None if stored is None else loads(Continuation, stored)
+        continuation = _read_continuation(await self.mail.run(lambda mailbox: mailbox.key(key)))
         self._continuation = continuation
-        spec = await self._provider_spec(system_prompt)
+        try:
+            spec = await self._provider_spec(system_prompt)
+        except OSError as problem:
+            raise ProviderError(
+                f"could not prepare a session of {self.spec.provider}: {problem}", kind="config", scope="session"
+            ) from problem
         try:
             await self.conversation.open(spec, continuation)
         except ProviderError as error:
@@ -261,11 +265,6 @@ class Agent:
             await self.continuation_lost(error.message)
             await self.conversation.open(spec, None)
             return False
-        except (ImportError, OSError, JackfieldError) as problem:
-            _LOG.exception("the provider's session could not be opened")
-            raise ProviderError(
-                f"could not open a session of {self.spec.provider}: {problem}", kind="engine_missing", scope="provider"
-            ) from problem
         return continuation is not None
 
     async def _provider_spec(self, system_prompt: str) -> ProviderSpec:
@@ -422,3 +421,13 @@ class Agent:
     def _event_came(self) -> None:
         if self._turn is None:
             self.pulse.beat()
+
+
+def _read_continuation(text: str | None) -> Continuation | None:
+    if text is None:
+        return None
+    try:
+        return loads(Continuation, text)
+    except MalformedData as problem:
+        _LOG.error("the stored continuation can't be read, a new conversation begins: %s", problem)
+        return None

@@ -56,7 +56,13 @@ class Conversation:
         await self.close(2.0)
         self._events = asyncio.Queue()
         self._over = False
-        session = await self._provider.open(spec, continuation)
+        try:
+            session = await self._provider.open(spec, continuation)
+        except ProviderError:
+            raise
+        except Exception as problem:
+            _LOG.exception("the provider's session could not be opened")
+            raise ProviderError(f"could not open a session: {problem!r}", kind="engine_missing") from problem
         self._session = session
         self.system_prompt = spec.system_prompt
         self._pump = asyncio.create_task(self._read(session, self._events), name="provider events")
@@ -65,9 +71,22 @@ class Conversation:
             await asyncio.sleep(0)
 
     async def send(self, message: ProviderInput) -> SendReceipt:
-        if self._session is None:
+        """Hand in a prompt.
+
+        Raises:
+            ProviderError: the session is closed, or failed.
+        """
+        if self._session is None or self._over:
             raise ProviderError("the provider's session is closed", kind="engine_crash", retryable=True)
-        return await self._session.send(message)
+        try:
+            return await self._session.send(message)
+        except ProviderError:
+            raise
+        except Exception as problem:
+            _LOG.exception("the provider could not take a prompt")
+            raise ProviderError(
+                f"the provider could not take the prompt: {problem!r}", kind="engine_crash"
+            ) from problem
 
     async def next_event(self) -> ProviderEvent:
         return await self._events.get()
@@ -83,10 +102,14 @@ class Conversation:
         if self._session is None:
             return
         if self.capabilities.interrupt:
-            await self._session.interrupt(grace=grace)
-        else:
-            await self.close(grace)
-            self._events.put_nowait(TurnEnded(outcome="interrupted"))
+            try:
+                async with asyncio.timeout(grace + 2.0):
+                    await self._session.interrupt(grace=grace)
+                return
+            except Exception:  # noqa: BLE001 - then it is ended the hard way
+                _LOG.exception("the provider could not be interrupted")
+        await self.close(grace)
+        self._events.put_nowait(TurnEnded(outcome="interrupted"))
 
     def gone(self) -> None:
         """The engine closed the session itself; what is left of it is cleared away with the next `open` or `close`."""

@@ -181,9 +181,17 @@ def _adopt_broken_turn(mailbox: RunnerMailbox) -> None:
 
 def _carried(mailbox: RunnerMailbox) -> Carried | None:
     text = mailbox.key(CARRIED)
-    return None if text is None else Carried.loads(text)
+    try:
+        return None if text is None else Carried.loads(text)
+    except MalformedData as problem:
+        _LOG.error("what broken turns had sent is not known: %s", problem)
+        return None
 
 
 def _last_origin(mailbox: RunnerMailbox) -> Address | None:
     text = mailbox.key(LAST_ORIGIN)
-    return None if text is None else Address.parse(text)
+    try:
+        return None if text is None else Address.parse(text)
+    except MalformedData as problem:
+        _LOG.error("the last conversation is not known: %s", problem)
+        return None

@@ -12,7 +12,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from jackfield.clock import Clock, UnixMs
-from jackfield.errors import MailboxError, PluginBroken
+from jackfield.errors import MailboxBlocked, MailboxError, PluginBroken
 from jackfield.mailbox import RunnerMailbox, SessionFolder
 from jackfield.models import Ack, AckStatus, RunnerSpec, TurnError
 from jackfield.runner.bell import Bell, Pulse
@@ -28,6 +28,7 @@ __all__ = ["Runner"]
 
 _LOG = logging.getLogger(__name__)
 _LEAVE_SECONDS = 8.0
+_BLOCKED_TRIES = 10
 _REPLACED = UnixMs(-1)
 """Instead of a due time: the session has a later runner."""
 
@@ -75,14 +76,25 @@ class Runner:
 
     async def _live(self) -> None:
         idle_since = self._clock.monotonic()
+        blocked = 0
         while not self._stopping:
             seen = self._pulse.count
             agent = self._loaded()
             if agent is not None and agent.has_news:
                 await self._watch(agent, asyncio.create_task(agent.hear(), name="turn"))
+                idle_since = self._clock.monotonic()
                 continue
             now = self._clock.now()
-            found = await self._take(now)
+            try:
+                found = await self._take(now)
+            except MailboxBlocked as problem:
+                blocked += 1
+                if blocked > _BLOCKED_TRIES:
+                    raise
+                _LOG.warning("the mailbox is held by somebody (%d): %s", blocked, problem)
+                await self._pulse.wait(seen, self._limits.poll or 1.0)
+                continue
+            blocked = 0
             if found is _REPLACED:
                 _LOG.warning("a later runner has this session; this one ends")
                 return
@@ -121,6 +133,9 @@ class Runner:
         except PluginBroken as broken:
             await self._refuse(taken, broken)
             return
+        if agent is None:
+            await self._acknowledge(taken, AckStatus.RELEASED)
+            return
         await self._watch(agent, asyncio.create_task(agent.answer(taken), name="turn"))
 
     async def _watch(self, agent: Agent, work: asyncio.Task[None]) -> None:
@@ -149,11 +164,14 @@ class Runner:
             scope="session",
             message_for_user="This agent is not set up correctly; its operator has been told.",
         )
+        await self._acknowledge(taken, AckStatus.FAILED, error)
+
+    async def _acknowledge(self, taken: Taken, status: AckStatus, error: TurnError | None = None) -> None:
         now = self._clock.now()
         acks = [
             Ack(
                 message_id=row.id,
-                status=AckStatus.FAILED,
+                status=status,
                 attempt=row.attempt,
                 epoch=self._spec.epoch,
                 at=now,
@@ -181,8 +199,9 @@ class Runner:
         )
         return agent
 
-    async def _agent(self) -> Agent:
-        """The agent, once it is loaded.  A load that failed is tried again with the next batch.
+    async def _agent(self) -> Agent | None:
+        """The agent, once it is loaded; None when the runner is told to stop before.  A load that failed is tried again
+        with the next batch.
 
         Raises:
             PluginBroken: the provider or a tool set can't be loaded.
@@ -190,14 +209,21 @@ class Runner:
         if self._loading is None:
             self._loading = asyncio.create_task(self._load(), name="load the provider")
         loading = self._loading
-        try:
-            return await asyncio.shield(loading)
-        except Exception as problem:
-            _LOG.exception("the agent could not be loaded")
-            self._loading = None
-            if isinstance(problem, PluginBroken):
-                raise
-            raise PluginBroken(self._spec.provider, "load", repr(problem)) from problem
+        while not loading.done():
+            seen = self._pulse.count
+            if self._stopping:
+                return None
+            beat = asyncio.ensure_future(self._pulse.wait(seen, None))
+            await asyncio.wait({loading, beat}, return_when=asyncio.FIRST_COMPLETED)
+            beat.cancel()
+        problem = loading.exception()
+        if problem is None:
+            return loading.result()
+        _LOG.error("the agent could not be loaded", exc_info=problem)
+        self._loading = None
+        if isinstance(problem, PluginBroken):
+            raise problem
+        raise PluginBroken(self._spec.provider, "load", repr(problem)) from problem
 
     def _loaded(self) -> Agent | None:
         loading = self._loading

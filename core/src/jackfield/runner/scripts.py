@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 __all__ = ["Verdict", "check_script", "read_verdict"]
 
+_LOG = logging.getLogger(__name__)
+_LAST_WORDS = 2.0
 SECONDS = 30.0
 OUTPUT = 1024 * 1024
 
@@ -44,21 +50,24 @@ def read_verdict(printed: str) -> Verdict:
 
 
 async def check_script(script: str, cwd: str, seconds: float = SECONDS) -> Verdict:
-    """Run the script with bash in `cwd`: 30 s, 1 MB of output.  The whole process group is gone when this returns."""
-    process = await asyncio.create_subprocess_exec(
-        "bash", "-s",
-        cwd=cwd, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(seconds):
-            printed = await _talk(process, script)
-            code = await process.wait()
-    except TimeoutError:
-        return Verdict(False, problem=f"the script took longer than {seconds:g} s")
-    finally:
-        _end(process)
-        await process.wait()
+    """Run the script with bash in `cwd`: 30 s, 1 MB of output.  Its process group is gone when this returns."""
+    with tempfile.TemporaryDirectory(prefix="jackfield-") as folder:
+        # A file, not a pipe: whatever in the script reads standard input must not eat the script.
+        path = Path(folder) / "check.sh"
+        path.write_bytes(script.encode("utf-8", "replace"))
+        process = await asyncio.create_subprocess_exec(
+            "bash", str(path),
+            cwd=cwd, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(seconds):
+                printed = await _printed(process)
+                code = 0 if printed is None else await process.wait()
+        except TimeoutError:
+            return Verdict(False, problem=f"the script took longer than {seconds:g} s")
+        finally:
+            await _end(process)
     if printed is None:
         return Verdict(False, problem=f"the script printed more than {OUTPUT} bytes")
     if code != 0:
@@ -66,15 +75,9 @@ async def check_script(script: str, cwd: str, seconds: float = SECONDS) -> Verdi
     return read_verdict(printed.decode("utf-8", "replace"))
 
 
-async def _talk(process: asyncio.subprocess.Process, script: str) -> bytes | None:
-    if process.stdin is None or process.stdout is None:
-        raise RuntimeError("the script's pipes are missing")
-    try:
-        process.stdin.write(script.encode("utf-8", "replace"))
-        await process.stdin.drain()
-        process.stdin.close()
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # it ended without reading all of itself
+async def _printed(process: asyncio.subprocess.Process) -> bytes | None:
+    if process.stdout is None:
+        raise RuntimeError("the script's output is no pipe")
     printed = bytearray()
     while chunk := await process.stdout.read(65536):
         printed += chunk
@@ -83,8 +86,11 @@ async def _talk(process: asyncio.subprocess.Process, script: str) -> bytes | Non
     return bytes(printed)
 
 
-def _end(process: asyncio.subprocess.Process) -> None:
-    try:
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    try:
+        async with asyncio.timeout(_LAST_WORDS):
+            await process.communicate()
+    except TimeoutError:
+        _LOG.warning("something that a task's script began still holds its output")

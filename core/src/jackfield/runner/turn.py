@@ -114,7 +114,7 @@ class Turn:
         self._leaving = False
         self._gate = asyncio.Lock()
         self._continuation: str | None = None
-        self._timer: asyncio.Timeout | None = None
+        self._timers: set[asyncio.Timeout] = set()
         limit = agent.spec.limits.turn_seconds
         self._deadline = asyncio.get_running_loop().time() + limit if limit else None
         self._last_note: str | None = None
@@ -167,8 +167,8 @@ class Turn:
         """The runner is to end: stop the provider; what is not answered within a few seconds is given back."""
         self._leaving = True
         self._deadline = asyncio.get_running_loop().time() + _GRACE + 1.0
-        if self._timer is not None and not self._timer.expired():
-            self._timer.reschedule(self._deadline)
+        for timer in self._timers:
+            timer.reschedule(self._deadline)
         await self._agent.conversation.interrupt(_GRACE)
 
     async def _start(self, prepare: Callable[[], Awaitable[str]] | None) -> None:
@@ -182,8 +182,12 @@ class Turn:
         Raises:
             TimeoutError: the limit has passed.
         """
-        async with asyncio.timeout_at(self._deadline) as self._timer:
-            return await work
+        async with asyncio.timeout_at(self._deadline) as timer:
+            self._timers.add(timer)
+            try:
+                return await work
+            finally:
+                self._timers.discard(timer)
 
     def tool_ran(self) -> None:
         """One of our tools was called."""
@@ -247,6 +251,9 @@ class Turn:
 
     async def _asked_to_stop(self, row: InboundRow) -> None:
         if not may_stop(row, self._initiator):
+            if row.origin is None:
+                self._extra_done.append(row)
+                return
             text = "Only the person who began this, or an admin, can stop it."
             await self._say([row], text, Target(CURRENT, row.origin))
             return
@@ -507,18 +514,17 @@ class Turn:
         await self._commit([], self._acks([*rows, *self._stop_rows()], AckStatus.RELEASED), keys)
 
     async def _halt(self) -> None:
-        """Stop a turn that took too long: kindly, then with the whole session."""
+        """Stop a turn that took too long: kindly, so that the engine can save its state, and then with its session."""
         conversation = self._agent.conversation
+        ends = (TurnEnded, SessionClosed)
         try:
             async with asyncio.timeout(_GRACE * 2):
                 await conversation.interrupt(_GRACE)
-                while conversation.is_open and not isinstance(
-                    await conversation.next_event(), (TurnEnded, SessionClosed)
-                ):
+                while conversation.is_open and not isinstance(await conversation.next_event(), ends):
                     pass
-        except (TimeoutError, ProviderError):
-            _LOG.warning("turn %s does not end; the provider's session is closed", self.id)
-            await conversation.close(_GRACE)
+        except TimeoutError:
+            _LOG.warning("turn %s does not end although it was interrupted", self.id)
+        await conversation.close(_GRACE)
 
     def _stop_rows(self) -> list[InboundRow]:
         """Requests to stop that have no end yet."""

@@ -1,0 +1,81 @@
+"""The runner's smaller parts: the system prompt, task scripts, the pulse."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pytest
+from jackfield.ids import AgentGroupId, SessionId
+from jackfield.models import RunnerPaths, RunnerSpec
+from jackfield.runner.bell import Pulse
+from jackfield.runner.scripts import Verdict, check_script, read_verdict
+from jackfield.runner.system_prompt import compose, group_words
+from runner_kit import FAMILY, HOME
+
+SPEC = RunnerSpec(
+    session_id=SessionId("ses"), agent_group_id=AgentGroupId("ag"), epoch=1, install_id="x", agent_name="Dot",
+    provider="mock", paths=RunnerPaths(session="/session", workspace="/workspace", group="/group"),
+)  # fmt: skip
+
+
+def test_the_groups_words_come_from_both_files_and_each_once(tmp_path: Path) -> None:
+    assert group_words(tmp_path) == ""
+    (tmp_path / "AGENTS.md").write_text("Be brief.\n")
+    (tmp_path / "CLAUDE.md").write_text("Be brief.")
+    assert group_words(tmp_path) == "Be brief."
+    (tmp_path / "CLAUDE.md").write_bytes(b"Be kind. \xff")
+    assert group_words(tmp_path) == "Be brief.\n\nBe kind. \ufffd"
+
+
+def test_the_system_prompt_names_who_where_and_how() -> None:
+    """Messaging 6.6."""
+    text = compose(SPEC, "Own words.", [HOME, FAMILY], [("Notes", "Use notes."), ("Nothing", " ")])
+    for part in ("Own words.", "You are Dot", "`family`", "The Family", "<internal>", "# Notes\n\nUse notes."):
+        assert part in text
+    assert "# Nothing" not in text and "no other destinations" not in text
+    assert "no other destinations" in compose(SPEC, "", [], [])
+
+
+@pytest.mark.parametrize(
+    ("printed", "wake", "output", "problem"),
+    [
+        ('log\n{"wakeAgent": true, "data": [1]}\n\n', True, "[\n  1\n]", False),
+        ('{"wakeAgent": true}', True, None, False),
+        ('{"wakeAgent": false}', False, None, False),
+        ('{"wakeAgent": 1}', False, None, True),
+        ("[]", False, None, True),
+        ("", False, None, True),
+        ("[" * 100_000, False, None, True),
+    ],
+)
+def test_a_scripts_last_line_decides(printed: str, wake: bool, output: str | None, problem: bool) -> None:
+    """Messaging 6.5."""
+    verdict = read_verdict(printed)
+    assert (verdict.wake, verdict.output, verdict.problem is not None) == (wake, output, problem)
+
+
+async def test_scripts_are_bounded_in_time_and_output(tmp_path: Path) -> None:
+    """Messaging 6.5."""
+    late = await check_script("sleep 60 & sleep 60", str(tmp_path), seconds=0.3)
+    assert late.problem is not None and "longer than 0.3 s" in late.problem
+    loud = await check_script("yes", str(tmp_path))
+    assert loud.problem is not None and "printed more" in loud.problem
+    assert await check_script("exit 0\n" + "#" * 500_000, str(tmp_path)) == Verdict(
+        False, problem="the script printed nothing"
+    )
+
+
+async def test_nobody_misses_a_beat() -> None:
+    pulse = Pulse()
+    seen = pulse.count
+    pulse.beat()
+    assert await pulse.wait(seen, 0)
+    waiting = [asyncio.create_task(pulse.wait(pulse.count, 30)) for _ in range(3)]
+    await asyncio.sleep(0)
+    pulse.beat()
+    assert await asyncio.gather(*waiting) == [True] * 3
+    assert not await pulse.wait(pulse.count, 0.01)
