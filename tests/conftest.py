@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.harness.exchange import Exchange
+from tests.harness.exchange import Exchange, prepared
 
 MakeExchange = Callable[..., Exchange]
+
+ATTENTION = 3.0
+"""Seconds for which an agent of the hall goes on listening once it was mentioned."""
 
 
 @pytest.fixture
@@ -32,3 +35,11 @@ def make_exchange(tmp_path: Path) -> Iterator[MakeExchange]:
 @pytest.fixture
 def exchange(make_exchange: MakeExchange) -> Exchange:
     return make_exchange()
+
+
+@pytest.fixture(scope="session")
+def exchange_hall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
+    """One running host for every test that needs no settings of its own; each uses chats of its own."""
+    settings = f"max_runners = 16\nquestion_timeout = 20\nsticky_hours = {ATTENTION / 3600}"
+    with prepared(tmp_path_factory.mktemp("hall"), host_settings=settings) as exchange:
+        yield exchange.start()

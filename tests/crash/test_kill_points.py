@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-
 from jackfield.points import POINTS
+
 from tests.conftest import MakeExchange
 from tests.harness.exchange import Exchange
 

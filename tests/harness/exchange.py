@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from jackfield.config.home import Home
-from jackfield.mailbox.doorbell import short_address
 from jackfield.host.control import perform
+from jackfield.mailbox.doorbell import short_address
 from jackfield.testing.distributions import install_project
 
 __all__ = ["BOUND", "Exchange", "prepared"]
@@ -85,14 +85,18 @@ class Exchange:
             **more,
         }
 
-    def run(self, *arguments: str, check: bool = True, stdin: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, check: bool = True, stdin: str = "", **more: str
+    ) -> subprocess.CompletedProcess[str]:
         """One command of the CLI."""
         done = subprocess.run(
             [sys.executable, "-m", "jackfield.cli", *arguments],
             env=self.env(**more), input=stdin, capture_output=True, text=True, timeout=BOUND * 2, encoding="utf-8",
         )  # fmt: skip
         if check and done.returncode != 0:
-            raise AssertionError(f"jackfield {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+            raise AssertionError(
+                f"jackfield {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+            )
         return done
 
     def json(self, *arguments: str) -> Any:
@@ -113,7 +117,7 @@ class Exchange:
         if settings:
             agent = self.home.groups / folder / "agent.toml"
             agent.write_text(agent.read_text(encoding="utf-8") + f"\n{settings}\n", encoding="utf-8")
-            self.run("group", "accept", folder)
+            self.op("group.accept", name=folder)
 
     def wire(self, chat: str, *options: str) -> None:
         self.run("wire", f"postbox:box:{chat}", "andy", "--engage", "always", "--policy", "public", *options)

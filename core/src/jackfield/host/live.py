@@ -202,6 +202,7 @@ class LiveHost:
         await asyncio.to_thread(remember_good, fresh)
         await self.channels.reload(self.intake)
         self.supervisor.forgive()
+        await self.intake.retake()
         for session in await self.unfinished.sessions_with_work():
             self._wake_session(session)
         log.info("the configuration was read again")

@@ -213,7 +213,7 @@ class Turn:
         spec = self._session.spec
         match what:
             case "prompt":
-                return self.prompt
+                return _fenced(self.prompt)
             case "system":
                 return spec.system_prompt or "(no system prompt)"
             case "tools":
@@ -267,6 +267,13 @@ class Turn:
             tools_ran=tools_ran,
             message_for_user=action.message_for_user,
         )
+
+
+def _fenced(text: str) -> str:
+    """As code, so that the tags in it are shown and not obeyed; the fence is longer than any in the text."""
+    longest = max((len(ticks) for ticks in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{text}\n{fence}"
 
 
 def _crash(how: str | int) -> None:
