@@ -338,17 +338,23 @@ async def test_clear_forgets_the_conversation(tmp_path: Path) -> None:
 
 
 async def test_commands_of_the_engine_go_through_and_unknown_ones_are_words(tmp_path: Path) -> None:
+    """Messaging 1.7."""
     async with place(tmp_path) as here:
         await here.start()
-        rows = [
-            chat("/native please", command="/native"),
-            chat("/compact", command="/compact"),
-            chat("/foo", command="/foo"),
-        ]
+        tokens = ("/native", "/compact", "/context", "/cost", "/files", "/stop", "/foo")
+        rows = [chat(f"{token} please", command=token) for token in tokens]
         here.put(*rows)
         await here.until(lambda: done(here, *rows))
-        assert here.prompts()[0] == "/native please" and "<message" in here.prompts()[1]
-        assert {"compacted": True} in here.heard() and "Conversation compacted." in here.texts()
+        assert here.prompts()[0] == "/native please" and "<message" in here.prompts()[1] and len(here.prompts()) == 2
+        assert {"compacted": True} in here.heard()
+        answers = [row for row in here.rows() if row.content.command]
+        assert [row.content.text for row in answers] == [
+            "Conversation compacted.",
+            "11 of 100 tokens of the context are used (11 %).",
+            "Since this agent was started: 7 tokens in, 3 out, $0.5000.",
+            "/files is not available with this agent's engine.",
+            "Nothing is running.",
+        ]
 
 
 @pytest.mark.parametrize("how", ["open", "event"])

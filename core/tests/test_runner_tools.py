@@ -138,17 +138,14 @@ async def test_files_leave_from_the_workspace_only(tmp_path: Path) -> None:
     """Messaging D13; pitfall 49."""
     async with place(tmp_path, tools=("scripted",)) as here:
         (here.workspace / "a.txt").write_text("content")
-        (tmp_path / "outside.txt").write_text("no")
-        (here.workspace / "link.txt").symlink_to(tmp_path / "outside.txt")
+        (here.workspace / "link.txt").symlink_to("/etc/passwd")
         await here.start()
         await told(here, 'call send_file {"path": "a.txt"}')
         row = here.rows()[0]
         assert row.content.files == ("a.txt",) and row.address == HERE
         with here.folder.open_outbox(row.id, "a.txt") as file:
             assert file.read() == b"content"
-        assert "outside of the workspace" in await told(
-            here, json_call("send_file", path=str(tmp_path / "outside.txt"))
-        )
+        assert "outside of the workspace" in await told(here, json_call("send_file", path="/etc/passwd"))
         assert "outside of the workspace" in await told(here, json_call("send_file", path="link.txt"))
         assert "File not found" in await told(here, json_call("send_file", path="nothing.txt"))
 
@@ -421,3 +418,16 @@ async def test_an_engine_of_its_own_gets_the_endpoint_and_answers_through_it(tmp
         text = await told(here, 'remote send_message {"text": "from outside"}')
         assert here.texts()[0] == "from outside" and text.startswith("Message sent to")
         assert here.rows()[0].turn == here.rows()[1].turn
+
+
+async def test_an_endpoint_does_without_what_its_sandbox_forbids(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(asyncio, "start_unix_server", refuse)
+    async with served(Echo()) as endpoint:
+        assert endpoint.address.url is not None and endpoint.address.command == ()
+    monkeypatch.setattr(asyncio, "start_server", refuse)
+    with pytest.raises(OSError, match="can't listen anywhere"):
+        async with served(Echo()):
+            pass

@@ -32,6 +32,7 @@ from jackfield.api import (
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    Usage,
     hookimpl,
     tool,
 )
@@ -140,6 +141,7 @@ class Session:
         except asyncio.CancelledError:
             outcome = "interrupted"
         self.task = None
+        self.emit(Usage(scope="turn", input=5, cache_read=2, output=3, cost=0.5, context_used=11, context_limit=100))
         self.emit(
             TurnEnded(
                 outcome=outcome,

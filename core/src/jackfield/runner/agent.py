@@ -38,6 +38,7 @@ from jackfield.models import (
     dumps,
     loads,
 )
+from jackfield.models.commands import COMMANDS
 from jackfield.runner.addressing import CURRENT, Target
 from jackfield.runner.batch import STOP, Batch
 from jackfield.runner.bell import Bell, Pulse
@@ -56,6 +57,7 @@ from jackfield.runner.scripts import check_script
 from jackfield.runner.system_prompt import compose, group_words
 from jackfield.runner.tools import Bound, bind
 from jackfield.runner.turn import Turn
+from jackfield.runner.usage import Tally
 
 __all__ = ["Agent"]
 
@@ -94,6 +96,7 @@ class Agent:
         self._endpoint: Endpoint | None = None
         self._continuation: Continuation | None = None
         self._lost: str | None = None
+        self._tally = Tally()
         self._turn: Turn | None = None
         self._leaving = False
 
@@ -111,8 +114,16 @@ class Agent:
             await self._clear(taken)
         elif batch.command == STOP:
             await self.reply(taken, "Nothing is running.")
-        elif batch.command == "/compact" and self._compacts:
+        elif batch.command is None or batch.command in self.conversation.capabilities.native_commands:
+            await self._take_turn(taken)
+        elif batch.command == "/compact" and self.conversation.capabilities.compaction:
             await self._compact(taken)
+        elif batch.command == "/context":
+            await self.reply(taken, self._tally.context_text())
+        elif batch.command == "/cost":
+            await self.reply(taken, self._tally.cost_text())
+        elif batch.command in COMMANDS:
+            await self.reply(taken, f"{batch.command} is not available with this agent's engine.")
         else:
             await self._take_turn(taken)
 
@@ -200,6 +211,7 @@ class Agent:
                 level = logging.WARNING if event.level in ("warning", "error") else logging.DEBUG
                 _LOG.log(level, "engine: %s %s", event.code, event.text)
             case Usage():
+                self._tally.add(event)
                 _LOG.debug("usage of a %s: %d in, %d out", event.scope, event.input, event.output)
             case Compacting():
                 _LOG.info("compacting %s, %s -> %s tokens", event.phase, event.before, event.after)
@@ -354,11 +366,6 @@ class Agent:
         return None
 
     # ---- commands
-
-    @property
-    def _compacts(self) -> bool:
-        capabilities = self.conversation.capabilities
-        return capabilities.compaction and "/compact" not in capabilities.native_commands
 
     async def _clear(self, taken: Taken) -> None:
         await self.conversation.close(_CLOSE_SECONDS)

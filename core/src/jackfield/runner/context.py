@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -162,7 +163,13 @@ class SessionContext:
         """Only what the agent works with may leave, not any file of the machine (messaging.md 17.4, pitfall 49)."""
         paths = self._spec.paths
         whole = (Path(paths.workspace) / path).resolve()
-        roots = (paths.workspace, paths.group, f"{paths.session}/inbox", f"{paths.session}/outbox")
+        roots = (
+            paths.workspace,
+            paths.group,
+            f"{paths.session}/inbox",
+            f"{paths.session}/outbox",
+            tempfile.gettempdir(),
+        )
         if not any(whole.is_relative_to(Path(root).resolve()) for root in roots):
             raise ToolFailed(f"{path} lies outside of the workspace, so it can't be sent; copy it there first")
         if not whole.is_file():

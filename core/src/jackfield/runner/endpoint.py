@@ -50,16 +50,28 @@ class Endpoint:
         self._lines: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen.
+        """Listen on loopback and on a socket; a sandbox may forbid one of them.
 
         Raises:
-            OSError: no port or socket can be opened.
+            OSError: neither can be opened.
         """
-        self._http = await asyncio.start_server(self._serve_http, "127.0.0.1", 0, limit=HEAD_LIMIT)
-        self._port = self._http.sockets[0].getsockname()[1]
+        problems = []
+        try:
+            self._http = await asyncio.start_server(self._serve_http, "127.0.0.1", 0, limit=HEAD_LIMIT)
+            self._port = self._http.sockets[0].getsockname()[1]
+        except OSError as problem:
+            problems.append(f"loopback: {problem}")
         self._folder = Path(tempfile.mkdtemp(prefix="jackfield-"))  # 0700: nobody else can reach the socket
-        path = str(self._folder / "tools.sock")
-        self._socket = await asyncio.start_unix_server(self._serve_lines, path, limit=_LINE_LIMIT)
+        try:
+            path = str(self._folder / "tools.sock")
+            self._socket = await asyncio.start_unix_server(self._serve_lines, path, limit=_LINE_LIMIT)
+        except OSError as problem:
+            problems.append(f"socket: {problem}")
+        if self._http is None and self._socket is None:
+            await self.close()
+            raise OSError(f"the tools endpoint can't listen anywhere: {'; '.join(problems)}")
+        for text in problems:
+            _LOG.warning("the tools endpoint does without %s", text)
 
     async def close(self) -> None:
         """Stop listening and cancel the calls that run."""
@@ -77,12 +89,14 @@ class Endpoint:
 
     @property
     def address(self) -> McpEndpoint:
-        """How an engine reaches it."""
-        command = (sys.executable, "-m", "jackfield.runner.shim", f"{self._folder}/tools.sock")
+        """How an engine reaches it: `url` is None without loopback, `command` empty without sockets."""
+        command: tuple[str, ...] = ()
+        if self._socket is not None:
+            command = (sys.executable, "-m", "jackfield.runner.shim", f"{self._folder}/tools.sock")
         env = {name: os.environ[name] for name in ("PYTHONPATH", "PYTHONHOME") if name in os.environ}
         return McpEndpoint(
             name=NAME,
-            url=f"http://127.0.0.1:{self._port}{_PATH}",
+            url=None if self._http is None else f"http://127.0.0.1:{self._port}{_PATH}",
             headers={"Authorization": f"Bearer {self.token}"},
             command=command,
             env=env,

@@ -1,0 +1,42 @@
+"""What the engine reported about tokens and cost, for the people who ask (`/context`, `/cost`)."""
+
+from __future__ import annotations
+
+from jackfield.api import Usage
+
+__all__ = ["Tally"]
+
+
+class Tally:
+    """Sums since this runner started.  Requests are counted where an engine reports both requests and turns."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, list[int]] = {"request": [0, 0], "turn": [0, 0]}
+        self._costs: dict[str, float | None] = {"request": None, "turn": None}
+        self._context: tuple[int, int | None] | None = None
+
+    def add(self, usage: Usage) -> None:
+        sums = self._sums[usage.scope]
+        sums[0] += usage.input + usage.cache_read + usage.cache_write
+        sums[1] += usage.output
+        if usage.cost is not None:
+            self._costs[usage.scope] = (self._costs[usage.scope] or 0.0) + usage.cost
+        if usage.context_used is not None:
+            self._context = (usage.context_used, usage.context_limit)
+
+    def context_text(self) -> str:
+        """How full the model's context is, in one line."""
+        if self._context is None:
+            return "The engine has not said yet how full its context is."
+        used, limit = self._context
+        if not limit:
+            return f"{used:,} tokens of the context are used."
+        return f"{used:,} of {limit:,} tokens of the context are used ({100 * used / limit:.0f} %)."
+
+    def cost_text(self) -> str:
+        """What was used, in one line."""
+        scope = "request" if any(self._sums["request"]) else "turn"
+        taken, given = self._sums[scope]
+        cost = self._costs[scope]
+        price = "" if cost is None else f", ${cost:.4f}"
+        return f"Since this agent was started: {taken:,} tokens in, {given:,} out{price}."
