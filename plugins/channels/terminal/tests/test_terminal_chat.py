@@ -161,7 +161,6 @@ def test_ctrl_c_while_nobody_writes_to_standard_input_ends_it_too(tmp_path: Path
     for line in process.stderr:
         if "jackfield_channel_terminal.piped" in line:
             break
-    time.sleep(0.3)  # nothing tells from outside that it reads by now; too early would only test less
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=BOUND)
     assert process.returncode == 130
@@ -260,7 +259,7 @@ def test_a_question_is_a_numbered_menu(terminal: Terminal) -> None:
 def test_an_answer_grows_and_is_replaced_by_the_whole(terminal: Terminal) -> None:
     terminal.type("stream\r")
     terminal.until("Ada is at work")
-    terminal.until("word word word")
+    terminal.until("word")
     terminal.until("the whole text")
     terminal.type("/quit\r")
     assert terminal.ended() == 0
@@ -270,8 +269,7 @@ def test_a_message_of_several_lines(terminal: Terminal) -> None:
     terminal.type("one\x1b\r")
     terminal.type("two\\\r")
     terminal.type("three\r")
-    terminal.until("You said: one")
-    assert "three" in terminal.until("three")
+    terminal.until("You said: one two three")
 
 
 def test_a_dragged_in_file_is_sent(terminal: Terminal, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_names_are_on_one_line_isolated_and_bounded() -> None:
     assert clean_name("Eve\u202e nimda") == "Eve[U+202E] nimda"
     assert clean_name("\u2067אבג") == "\u2068[U+2067]אבג\u2069"
     assert clean_name("two\nlines\x1b[2J") == "two lines"
-    assert len(clean_name("x" * 500)) == 120
+    assert clean_name("x" * 500) == "\u2068" + "x" * 119 + "…\u2069"
 
 
 @given(st.text())

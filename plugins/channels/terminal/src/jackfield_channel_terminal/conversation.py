@@ -182,15 +182,22 @@ class Conversation:
         if connection is None:
             return
         try:
-            while (frame := await connection.receive()) is not None:
+            while (frame := await self._next(connection)) is not None:
                 await self._take(frame)
-        except (ConnectionError, MalformedData) as problem:
-            await self._screen.problem(f"the connection broke: {problem}")
         finally:
             if self._connection is connection:
                 self._connection = None
             self._screen.typing(False)
         await connection.close()
+
+    async def _next(self, connection: LocalConnection) -> Frame | None:
+        try:
+            return await connection.receive()
+        except ConnectionError:
+            return None
+        except MalformedData as problem:
+            await self._screen.problem(f"the host sent what can't be read: {problem}")
+            return None
 
     async def _take(self, frame: Frame) -> None:
         self._screen.raw(frame)

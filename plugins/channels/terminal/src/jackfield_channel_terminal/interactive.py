@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from jackfield.errors import JackfieldError
 
 from jackfield_channel_terminal.conversation import Conversation
 from jackfield_channel_terminal.tty_screen import TtyScreen
-from jackfield_channel_terminal.typed import HELP, Choose, Help, Nothing, Problem, Quit, Speak, read_line
+from jackfield_channel_terminal.typed import HELP, Choose, Help, Problem, Quit, Speak, Typed, read_line
 
 if TYPE_CHECKING:
     from jackfield.api.client import LocalClient
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from jackfield_channel_terminal.chat import Options
 
 __all__ = ["talk"]
-
-_TWICE = 2.0
-"""Seconds in which a second Ctrl-C on an empty line leaves."""
 
 
 async def talk(client: LocalClient, options: Options, group: str | None, name: str) -> int:
@@ -34,11 +31,11 @@ async def talk(client: LocalClient, options: Options, group: str | None, name: s
     asking = asyncio.create_task(_ask_and_send(conversation, screen), name="chat: ask")
     try:
         await asyncio.wait({reading, asking}, return_when=asyncio.FIRST_COMPLETED)
-        if reading.done() and not asking.done():
-            reading.result()  # raises what broke it
+        for task in (asking, reading):
+            if task.done():
+                task.result()  # raises what broke it
         return 0
     finally:
-        screen.close()
         await conversation.close()
         for task in (asking, reading):
             task.cancel()
@@ -47,41 +44,36 @@ async def talk(client: LocalClient, options: Options, group: str | None, name: s
 
 async def _ask_and_send(conversation: Conversation, screen: TtyScreen) -> None:
     sending: set[asyncio.Task[None]] = set()
-    interrupted_at = float("-inf")
     try:
-        while True:
-            try:
-                line = await screen.ask()
-            except EOFError:
-                return
-            except KeyboardInterrupt:
-                if time.monotonic() - interrupted_at < _TWICE:
+        async with aclosing(screen.lines()) as lines:
+            async for line in lines:
+                typed = await asyncio.to_thread(read_line, line, conversation.prompt, Path.cwd())
+                if isinstance(typed, Quit):
                     return
-                interrupted_at = time.monotonic()
-                await screen.note("Press Ctrl-C again, or Ctrl-D, to leave.")
-                continue
-            typed = await asyncio.to_thread(read_line, line, conversation.prompt, Path.cwd())
-            match typed:
-                case Quit():
-                    return
-                case Help():
-                    await screen.note(HELP)
-                case Problem(text):
-                    await screen.problem(text)
-                case Choose(prompt_id, value):
-                    await conversation.choose(prompt_id, value)
-                case Speak():
+                if isinstance(typed, Speak):
                     task = asyncio.create_task(_say(conversation, screen, typed), name="chat: say")
                     sending.add(task)
                     task.add_done_callback(sending.discard)
-                case Nothing():
-                    pass
+                else:
+                    await _obey(conversation, screen, typed)
     finally:
         # What was typed last may not be stored yet; a moment is enough, unless the host is away.
         if sending:
             _, late = await asyncio.wait(sending, timeout=2)
             for task in late:
                 task.cancel()
+
+
+async def _obey(conversation: Conversation, screen: TtyScreen, typed: Typed) -> None:
+    match typed:
+        case Help():
+            await screen.note(HELP)
+        case Problem(text):
+            await screen.problem(text)
+        case Choose(prompt_id, value):
+            await conversation.choose(prompt_id, value)
+        case _:
+            pass
 
 
 async def _say(conversation: Conversation, screen: TtyScreen, message: Speak) -> None:

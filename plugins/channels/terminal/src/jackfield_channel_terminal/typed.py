@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["HELP", "Choose", "Help", "Nothing", "Problem", "Quit", "Speak", "dropped_paths", "read_line"]
+__all__ = ["HELP", "Choose", "Help", "Nothing", "Problem", "Quit", "Speak", "Typed", "dropped_paths", "read_line"]
 
 HELP = """\
 Enter sends. Alt+Enter, or a backslash at the end of a line, begins another line.
@@ -102,7 +102,7 @@ def _file(rest: str, folder: Path) -> Typed:
         return Problem("/file needs a path: /file PATH [TEXT]")
     # The whole rest may be one path with spaces in it; else the first word is the path.
     for path, text in ((rest, ""), _first_word(rest)):
-        found = (folder / Path(path).expanduser()).absolute()
+        found = (folder / _path_of(path)).absolute()
         if _is_file(found):
             return Speak(text, (str(found),))
     return Problem(f"there is no file {_first_word(rest)[0]}")
@@ -137,11 +137,11 @@ def dropped_paths(text: str) -> tuple[str, ...]:
 
 
 def _path_of(word: str) -> Path:
-    if word.startswith("file://"):
-        return Path(unquote(urlsplit(word).path))
     try:
+        if word.startswith("file://"):
+            return Path(unquote(urlsplit(word).path))
         return Path(word).expanduser()
-    except RuntimeError:
+    except (RuntimeError, ValueError):  # no such user; no address
         return Path(word)
 
 
