@@ -50,7 +50,7 @@ from jackfield.models import (
 )
 from jackfield.models import Delivery as Part
 from jackfield.plugins import HookDispatcher
-from jackfield.store import Store, chats, deliveries, groups, sessions, wirings
+from jackfield.store import Store, chats, deliveries, due, groups, sessions, wirings
 
 BOUND = 30.0
 START = 1_760_000_000_000
@@ -79,6 +79,10 @@ class SkippingClock:
         heapq.heappush(self._sleepers, (self.seconds + seconds, next(self._count), future))
         self._arm()
         await future
+
+    @property
+    def idle(self) -> bool:
+        return not self._sleepers
 
     def _arm(self) -> None:
         if self._timer is None and self._sleepers:
@@ -391,7 +395,16 @@ class Bench:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(0.2):
                         await self.settled.wait()
+                        continue
+                await self.tick()
         await self.hub.settle(BOUND)
+
+    async def tick(self) -> None:
+        """What the host's timer does: go on with what is due, once it is."""
+        at = await self.hub.store.read(due.next_due)
+        if at is not None and self.clock.idle:
+            self.clock.seconds = max(self.clock.seconds, (at - START) / 1000)
+        await self.delivery.due()
 
     async def states(self, session: Session) -> list[tuple[DeliveryState, str | None]]:
         found = await self.hub.store.read(deliveries.deliveries, session_id=session.id, limit=500)
