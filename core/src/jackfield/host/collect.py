@@ -17,7 +17,7 @@ from typing import Any
 
 from jackfield.api import TurnSummary
 from jackfield.clock import UnixMs
-from jackfield.errors import JackfieldError, NotFound
+from jackfield.errors import JackfieldError, MailboxDamaged, NotFound
 from jackfield.host import retry
 from jackfield.host.delivery import Delivery
 from jackfield.host.hub import Hub
@@ -83,6 +83,7 @@ class Collector:
         on_action: Callable[[Session, AgentGroup, OutboundRow], Coroutine[Any, Any, None]],
         on_acks: Callable[[SessionId, Sequence[Ack]], None],
         on_tell: Callable[[Session, str], Awaitable[None]],
+        on_damaged: Callable[[Session, MailboxDamaged], Awaitable[None]],
         scope_key: Callable[[Session, AgentGroup], str],
         on_drafts: Callable[[Session], Awaitable[bool]],
         nudge: Callable[[], None],
@@ -92,6 +93,7 @@ class Collector:
         self._on_action = on_action
         self._on_acks = on_acks
         self._on_tell = on_tell
+        self._on_damaged = on_damaged
         self._scope_key = scope_key
         self._on_drafts = on_drafts
         self._nudge = nudge
@@ -108,6 +110,9 @@ class Collector:
     async def _collect_logged(self, session_id: SessionId) -> None:
         try:
             await self.collect(session_id)
+        except MailboxDamaged as problem:
+            session = (self._readings.get(session_id) or await self._open(session_id)).session
+            await self._on_damaged(session, problem)
         except JackfieldError as problem:
             # The doorbell's next ring, the runner's end or the sweep collects again.
             self._hub.trouble("collect")

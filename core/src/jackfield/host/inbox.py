@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from jackfield.api import OpensAttachments
@@ -51,6 +52,8 @@ T = TypeVar("T")
 FETCH_SECONDS = 60.0
 """For each attachment (messaging.md, decisions)."""
 BLOCKED_TRIES = 3
+NUMBERS_APART = 1000
+"""How far above the last known message number a fresh mailbox begins: nobody knows what the damaged one had reached."""
 
 
 class Inbox:
@@ -87,7 +90,15 @@ class Inbox:
             assert isinstance(row.content, ChatContent)
             row = replace(row, content=replace(row.content, files=files))
         notes = self._notes(session.id)
-        await self.use(session, lambda box: box.enqueue([row], notes))
+        now = self._hub.clock.now()
+
+        def put(box: HostMailbox) -> None:
+            for done in box.enqueue([row], notes):
+                if done.raised:
+                    # It may have been taken as context already; now it must start a turn (messaging.md 3.6).
+                    box.retry(row.id, row.attempt + 1, now)
+
+        await self.use(session, put)
 
     async def notify(
         self,
@@ -152,14 +163,18 @@ class Inbox:
             except MailboxDamaged as problem:
                 if attempt == BLOCKED_TRIES:
                     raise
-                await self._replace(session, folder, problem)
+                await self.replace(session, problem)
         raise AssertionError("unreachable")
 
-    async def _replace(self, session: Session, folder: SessionFolder, problem: MailboxDamaged) -> None:
+    async def replace(self, session: Session, problem: MailboxDamaged) -> None:
+        """Set the damaged mailbox aside and go on with a fresh one."""
+        folder = self._hub.folder_of(session)
         self._hub.trouble("mailbox_damaged")
         await self._unblock(session)
         await self._hub.mailboxes.forget(folder)
-        aside = await asyncio.to_thread(folder.set_aside, str(problem))
+        reached = await self._hub.store.read(sessions.cursors, session.id)
+        floor = max(reached.seq, reached.change, reached.activity) + NUMBERS_APART
+        aside = await asyncio.to_thread(partial(folder.set_aside, str(problem), floor=floor))
         log.error("the mailbox of session %s is damaged and was set aside in %s: %s", session.id, aside, problem)
         await self._on_damaged(session, str(problem))
 

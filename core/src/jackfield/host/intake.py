@@ -52,6 +52,7 @@ class Intake:
         self._queues: dict[str, deque[StoredEvent]] = {}
         self._in_hand: set[str] = set()
         self._closed = False
+        self._opened = False
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -151,7 +152,14 @@ class Intake:
             queue.append(stored)
             return
         self._queues[chat] = queue = deque([stored])
-        self._hub.spawn(self._drain(chat, queue), f"route {chat}")
+        if self._opened:
+            self._hub.spawn(self._drain(chat, queue), f"route {chat}")
+
+    def open(self) -> None:
+        """Begin to route; what was taken up before comes first, so that no new message overtakes an old one."""
+        self._opened = True
+        for chat, queue in self._queues.items():
+            self._hub.spawn(self._drain(chat, queue), f"route {chat}")
 
     async def _drain(self, chat: str, queue: deque[StoredEvent]) -> None:
         try:

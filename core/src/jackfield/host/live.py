@@ -10,7 +10,7 @@ from typing import Any
 
 from jackfield.api import Attaches, SendPath
 from jackfield.config.load import load, remember_good
-from jackfield.errors import ConfigError, JackfieldError, NotFound, RecoveryNeeded, Unsupported
+from jackfield.errors import ConfigError, JackfieldError, MailboxDamaged, NotFound, RecoveryNeeded, Unsupported
 from jackfield.host.actions import Actions
 from jackfield.host.channels import ChannelDirectory, ChannelInstance
 from jackfield.host.collect import Collector
@@ -104,6 +104,7 @@ class LiveHost:
             on_action=self._act,
             on_acks=self._acked,
             on_tell=self.tell,
+            on_damaged=self._outbound_damaged,
             scope_key=self._scope_key,
             on_drafts=self.streams.show,
             nudge=self.nudge,
@@ -145,12 +146,13 @@ class LiveHost:
                 self.hub.trouble("start")
                 log.warning("what session %s left can't be read yet: %s", session.id, problem)
         await self.delivery.start()
+        await self.intake.retake()
         await self.channels.start(self.intake)
         await self.extensions.start()
         for session in await self.unfinished.sessions_with_work():
             self._wake_session(session)
         self.supervisor.open()
-        await self.intake.retake()
+        self.intake.open()
         self.timer.start()
 
     async def stop(self) -> None:
@@ -265,6 +267,9 @@ class LiveHost:
     async def _unblock(self, session: Session) -> None:
         await self.supervisor.hold(session.id)
         self.supervisor.release(session.id)
+
+    async def _outbound_damaged(self, session: Session, problem: MailboxDamaged) -> None:
+        await self.inbox.replace(session, problem)
 
     async def _mailbox_replaced(self, session: Session, reason: str) -> None:
         self.collector.forget(session.id)
