@@ -29,7 +29,6 @@ __all__ = ["Runner", "Supervisor"]
 
 log = logging.getLogger(__name__)
 
-STOP_GRACE = 5.0
 WATCH_EVERY = 10.0
 """Seconds between two looks at the live runners (heartbeat, claims)."""
 EARLY_END = 10.0
@@ -146,14 +145,14 @@ class Supervisor:
         if runner is not None:
             runner.bell.ring()
 
-    async def stop(self, session_id: SessionId, reason: str, *, grace: float = STOP_GRACE) -> bool:
+    async def stop(self, session_id: SessionId, reason: str) -> bool:
         """End a session's runner; False when it has none.  It is started again when there is work."""
         runner = self._runners.get(session_id)
         if runner is None:
             return False
         runner.stopping = runner.stopping or reason
         log.info("stopping the runner of session %s: %s", session_id, reason)
-        await runner.handle.stop(grace)
+        await runner.handle.stop(self._hub.settings.stop_grace)
         return True
 
     async def kill(self, session_id: SessionId, reason: str) -> None:

@@ -34,6 +34,7 @@ class ProcessSettings(BaseModel):
     """Bytes of the largest file that may be written."""
 
     open_files: int = Field(default=1024, ge=64)
+    """How many files each process may hold open."""
 
     readable: tuple[Path, ...] = ()
     """More paths that runners may read: where engines and their tools are installed."""
