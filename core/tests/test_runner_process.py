@@ -770,3 +770,14 @@ async def test_the_mock_provider_answers_through_the_whole_runner(tmp_path: Path
         here.put(row := chat("hi there"))
         await here.until(lambda: done(here, row))
         assert "hi there" in here.texts()[0]
+
+
+async def test_a_provider_that_waits_says_until_when(tmp_path: Path) -> None:
+    """C097."""
+    async with place(tmp_path) as here:
+        await here.start()
+        here.put(row := chat("retry 1.5\nsay made it"))
+        state = await here.until(lambda: s if (s := here.host.read_state()).waiting_for else None)
+        assert state.waiting_until > row.at and "overloaded" in state.waiting_for
+        await here.until(lambda: done(here, row))
+        assert here.host.read_state().waiting_for is None and here.texts() == ["made it"]

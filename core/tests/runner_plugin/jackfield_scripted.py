@@ -22,6 +22,7 @@ from jackfield.api import (
     InputTaken,
     ProviderCapabilities,
     ProviderType,
+    Retrying,
     SessionClosed,
     SessionReady,
     TextDelta,
@@ -215,6 +216,9 @@ class Session:
                     if self.resumed:
                         raise ProviderError("no conversation found", kind="continuation_lost")
                     said.append(rest)
+                case "retry":
+                    self.emit(Retrying(attempt=1, delay=float(rest), kind="overloaded"))
+                    await asyncio.sleep(float(rest))
                 case "block":
                     import time
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from jackfield.api import (
@@ -39,7 +38,6 @@ from jackfield.models import (
     Ack,
     AckStatus,
     ActivityKind,
-    Address,
     InboundRow,
     MessageContent,
     OutboundKind,
@@ -47,13 +45,14 @@ from jackfield.models import (
     TurnError,
 )
 from jackfield.points import reach
-from jackfield.runner.addressing import CURRENT, Target, plan_output, resolve
+from jackfield.runner.addressing import CURRENT, Target
+from jackfield.runner.answer import Answer
 from jackfield.runner.batch import Batch, may_stop, sender_of
 from jackfield.runner.desk import Ledger, shorten
 from jackfield.runner.drafts import Drafts
+from jackfield.runner.inputs import Inputs
 from jackfield.runner.intake import CARRIED, LAST_ORIGIN, Scene, carry_on, take_during
-from jackfield.runner.output import Segment, parse_output
-from jackfield.runner.prompting import correction, rows_prompt
+from jackfield.runner.prompting import rows_prompt
 
 if TYPE_CHECKING:
     from jackfield.runner.agent import Agent
@@ -62,33 +61,8 @@ __all__ = ["Turn"]
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
-_CORRECTIONS = 2
 _GRACE = 3.0
 _SHELLS = frozenset({"bash", "shell", "exec", "command", "local_shell"})
-
-
-@dataclass(slots=True)
-class _Input:
-    """One thing handed to the provider: rows, or something that the runner itself had to say (no rows)."""
-
-    rows: tuple[InboundRow, ...]
-    receipt: SendReceipt = "started"
-    taken: bool = False
-
-
-@dataclass(slots=True)
-class _Round:
-    """The texts since the provider last ended a turn."""
-
-    blocks: list[str] = field(default_factory=list)
-
-    def reply(self, ended: TurnEnded) -> str:
-        return ended.reply if ended.reply is not None else "\n\n".join(self.blocks)
-
-    def segments(self, reply: str) -> list[Segment]:
-        """The reply's; before them what earlier texts address to somebody, if the reply doesn't hold them."""
-        earlier = [text for text in self.blocks if text not in reply and "<" in text]
-        return [s for text in earlier for s in parse_output(text) if s.to is not None] + parse_output(reply)
 
 
 class Turn:
@@ -99,15 +73,12 @@ class Turn:
         self._agent = agent
         self._scene = scene
         self._batch = batch
-        self._inputs: dict[str, _Input] = {}
+        self._inputs = Inputs(exact=agent.conversation.capabilities.consumed_input_ids)
+        self._answer = Answer(scene, agent.desk, wrapped_only=agent.spec.unwrapped == "nudge")
         self._people = (
             frozenset(filter(None, (sender_of(row) for row in batch.rows if row.trigger))) if batch else frozenset()
         )
         self._initiator = sender_of(batch.lead) if batch is not None else None
-        self._round = _Round()
-        self._interim: list[Segment] = []
-        self._ready: list[tuple[Target, str, int | None]] = []
-        self._corrections = 0
         self._tools_ran = False
         self._stopped_by: InboundRow | None = None
         self._extra_done: list[InboundRow] = []
@@ -117,7 +88,6 @@ class Turn:
         self._timers: set[asyncio.Timeout] = set()
         limit = agent.spec.limits.turn_seconds
         self._deadline = asyncio.get_running_loop().time() + limit if limit else None
-        self._last_note: str | None = None
         self._begin(turn, batch)
 
     # ---- the life of a turn
@@ -200,7 +170,7 @@ class Turn:
         agent = self._agent
         ledger = Ledger.of(self._scene.sent_before)
         agent.desk.begin(turn, self._scene.origin, batch.newest.id if batch is not None else None, ledger)
-        self._drafts = Drafts(turn, agent.mail, agent.clock, agent.ring, self._draft_place)
+        self._drafts = Drafts(turn, agent.mail, agent.clock, agent.ring, self._answer.place_of)
 
     async def _hand_in(self, text: str, rows: Sequence[InboundRow], when: str) -> SendReceipt:
         message = ProviderInput(
@@ -208,15 +178,14 @@ class Turn:
             text=text,
             when="next_boundary" if when == "next_boundary" else "after_turn",
         )
-        given = self._inputs[message.id] = _Input(tuple(rows))
-        given.receipt = await self._bounded(self._agent.conversation.send(message))
-        if given.receipt == "rejected":
-            del self._inputs[message.id]
-            if when == "after_turn":
-                raise ProviderError(
-                    "the provider refused the prompt: it is busy or closed", kind="protocol", retryable=True
-                )
-        return given.receipt
+        self._inputs.add(message.id, rows)
+        receipt = await self._bounded(self._agent.conversation.send(message))
+        self._inputs.received(message.id, receipt)
+        if receipt == "rejected" and when == "after_turn":
+            raise ProviderError(
+                "the provider refused the prompt: it is busy or closed", kind="protocol", retryable=True
+            )
+        return receipt
 
     async def _follow(self) -> None:
         """Look for requests to stop, and for rows that may join, whenever something may have come."""
@@ -293,9 +262,9 @@ class Turn:
             case ToolEnded():
                 board.tool_ended(event.call)
             case InputTaken():
-                self._mark_taken(event.inputs)
+                self._inputs.take(event.inputs)
             case TurnStarted():
-                self._mark_taken(event.inputs)
+                self._inputs.take(event.inputs)
             case Retrying():
                 board.waiting("provider", event.delay, f"the provider ({event.kind})")
             case RateLimitedUntil():
@@ -320,138 +289,66 @@ class Turn:
             board.waited("provider")
 
     async def _text_done(self, event: TextDone) -> None:
-        """A text between tools is not the answer, but what it addresses to somebody is sent at once."""
         if event.final:
-            self._round.blocks.append(event.text)
-            return
-        addressed = [(n, s) for n, s in enumerate(parse_output(event.text)) if s.to is not None]
-        for number, segment in addressed:
-            target = resolve(segment.to, self._scene.destinations, self._scene.origin)
-            if target is None:
-                self._interim.append(segment)
-                continue
-            draft = self._drafts.number_of(number, target.address)
-            await self._agent.desk.send(target, segment.text, draft_block=draft)
-        if addressed:
+            self._answer.add(event.text)
+        elif await self._answer.send_between(event.text, self._drafts):
             self._drafts.sent()
         else:
             self._drafts.discard(event.block)
-
-    def _mark_taken(self, inputs: Iterable[str]) -> None:
-        for number in inputs:
-            if number in self._inputs:
-                self._inputs[number].taken = True
-
-    def _draft_place(self, segment: Segment) -> Address | None:
-        if segment.to is None and self._agent.spec.unwrapped == "nudge":
-            return None
-        target = resolve(segment.to, self._scene.destinations, self._scene.origin)
-        return None if target is None else target.address
 
     # ---- the end
 
     async def _ended(self, event: TurnEnded) -> bool:
         """Conclude what the provider's turn answered; whether it owes more."""
-        self._mark_taken(event.inputs)
+        self._inputs.take(event.inputs)
         if self._leaving and event.outcome != "ok":
             await self._give_back()
             return False
         if event.outcome == "interrupted" and self._stopped_by is not None:
-            self._round = _Round()
-            self._last_note = "Stopped."
+            self._answer.forget()
+            self._answer.note = "Stopped."
             return await self._next_turn()
         if event.outcome == "interrupted":
             raise ProviderError("the turn was interrupted", kind="cancelled", retryable=True, tools_ran=self._tools_ran)
-        reply = self._round.reply(event)
+        reply = self._answer.reply(event)
         if event.outcome == "error" or (event.outcome == "limit" and not reply.strip()):
             raise event.error or ProviderError(
                 f"the provider ended the turn with outcome {event.outcome} and did not say why",
                 kind="budget" if event.outcome == "limit" else "server",
                 tools_ran=self._tools_ran,
             )
-        segments = self._round.segments(reply)
-        self._round = _Round()
-        if await self._place(segments, may_correct=event.outcome == "ok" and not self._leaving):
+        may_correct = event.outcome == "ok" and not self._leaving
+        mend = self._answer.place(reply, self._drafts, may_correct=may_correct)
+        if mend is not None:
+            await self._hand_in(mend, (), "after_turn")
             return True
         return await self._next_turn()
 
     async def _next_turn(self) -> bool:
         """Conclude what is answered, and go on with what the provider still owes."""
-        done, owed = self._split()
-        if not done and owed and self._batch is not None:
-            # A turn that the provider had begun by itself ended first; ours comes after it.
-            await self._conclude([], self._scene.origin)
-            return True
-        await self._conclude([row for item in done for row in item.rows], self._scene.origin)
-        if not owed:
-            return False
-        self._inputs = owed
-        rows = [row for item in owed.values() for row in item.rows]
+        done = self._inputs.settle()
+        await self._conclude(done or [])
+        if done is None:
+            return True  # a turn that the provider had begun by itself ended first; ours comes after it
+        rows = self._inputs.rows()
         if not rows:
+            return False
+        if not self._agent.conversation.is_open:
+            await self._acknowledge(rows, AckStatus.RELEASED)
             return False
         self._batch = Batch(tuple(rows))
         self._begin(TurnId(new_id("trn", self._agent.clock.now())), self._batch)
         return True
 
-    def _split(self) -> tuple[list[_Input], dict[str, _Input]]:
-        """Inputs that this end answers, and those that the provider still owes."""
-        exact = self._agent.conversation.capabilities.consumed_input_ids and any(
-            item.taken for item in self._inputs.values()
-        )
-        owed = {
-            number: item
-            for number, item in self._inputs.items()
-            if not item.taken and (exact or item.receipt == "queued")
-        }
-        return [item for number, item in self._inputs.items() if number not in owed], owed
-
-    async def _place(self, segments: Sequence[Segment], *, may_correct: bool) -> bool:
-        """Find a place for each text of the reply; whether the agent was asked to mend something (C005)."""
-        agent, scene = self._agent, self._scene
-        wrapped_only = agent.spec.unwrapped == "nudge" and (may_correct or scene.origin is None)
-        plan = plan_output(segments, scene.destinations, scene.origin, wrapped_only=wrapped_only)
-        for number, target, text in plan.sends:
-            self._ready.append((target, text, self._drafts.number_of(number, target.address)))
-        unknown, self._interim = [*self._interim, *plan.unknown], []
-        if not unknown and not plan.unwrapped:
-            return False
-        limit = _CORRECTIONS if unknown else 1
-        if may_correct and self._corrections < limit:
-            self._corrections += 1
-            self._drafts.sent()
-            await self._hand_in(correction(unknown, plan.unwrapped, scene), (), "after_turn")
-            return True
-        for segment in unknown:
-            _LOG.warning("turn %s: a text for the unknown destination %r was not sent", self.id, segment.to)
-        if plan.unwrapped and scene.origin is not None:
-            self._ready.extend((Target(CURRENT, scene.origin), text, None) for text in plan.unwrapped)
-        elif plan.unwrapped:
-            _LOG.warning("turn %s: %d texts have no destination and were not sent", self.id, len(plan.unwrapped))
-        if unknown and not self._ready and not agent.desk.ledger.sent:
-            self._last_note = "(There was an answer, but it was addressed to a destination that does not exist.)"
-        return False
-
-    async def _conclude(self, rows: Sequence[InboundRow], origin: Address | None) -> None:
+    async def _conclude(self, rows: Sequence[InboundRow]) -> None:
         """Rows, acknowledgements and all that goes with them, in one transaction."""
-        agent = self._agent
         rows = [*rows, *self._stop_rows()]
-        messages: list[OutboundRow] = []
-        for target, text, draft in self._ready:
-            if agent.desk.ledger.seq_of(target, text) is not None:
-                continue
-            agent.desk.ledger.remember(target, text, 0)
-            messages.append(agent.desk.row(OutboundKind.MESSAGE, MessageContent(text=text), target, draft_block=draft))
-        self._ready = []
-        if self._last_note is not None and origin is not None:
-            note = MessageContent(text=self._last_note, command=True)
-            messages.append(agent.desk.row(OutboundKind.MESSAGE, note, Target(CURRENT, origin)))
-            self._last_note = None
         keys: dict[str, str | None] = {"last_turn": self.id}
         if self._scene.carried is not None and rows:
             keys[CARRIED] = None
         if self._batch is not None and self._batch.origin is not None:
             keys[LAST_ORIGIN] = str(self._batch.origin)
-        await self._commit(messages, self._acks(rows, AckStatus.COMPLETED), keys)
+        await self._commit(self._answer.rows(), self._acks(rows, AckStatus.COMPLETED), keys)
 
     async def _commit(self, messages: Sequence[OutboundRow], acks: Sequence[Ack], keys: dict[str, str | None]) -> None:
         agent = self._agent
@@ -480,9 +377,9 @@ class Turn:
     async def _failed(self, error: ProviderError) -> None:
         """The turn ends with the typed error; the host decides what comes next (architecture 5, rule 5)."""
         _LOG.warning("turn %s failed: %s: %s", self.id, error.kind, error.message)
-        if self._corrections:
+        if self._answer.corrections:
             # The question was answered; only what the runner asked to mend was not.
-            await self._conclude(self._open_rows(), self._scene.origin)
+            await self._conclude(self._open_rows())
             return
         tools_ran = error.tools_ran or self._tools_ran
         rows = self._open_rows()
@@ -534,10 +431,9 @@ class Turn:
 
     def _open_rows(self) -> list[InboundRow]:
         """Rows of this turn without an end yet."""
-        rows = [row for item in self._inputs.values() for row in item.rows]
         if not self._inputs and self._batch is not None:
-            rows = list(self._batch.all_rows)
-        return rows
+            return list(self._batch.all_rows)
+        return self._inputs.rows()
 
     def _acks(self, rows: Iterable[InboundRow], status: AckStatus, error: TurnError | None = None) -> list[Ack]:
         return self._agent.acks(rows, status, self.id, error)
