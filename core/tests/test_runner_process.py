@@ -781,3 +781,15 @@ async def test_a_provider_that_waits_says_until_when(tmp_path: Path) -> None:
         assert state.waiting_until > row.at and "overloaded" in state.waiting_for
         await here.until(lambda: done(here, row))
         assert here.host.read_state().waiting_for is None and here.texts() == ["made it"]
+
+
+async def test_a_provider_that_cannot_resume_is_told_of_new_destinations_in_the_prompt(tmp_path: Path) -> None:
+    """Messaging 6.6."""
+    async with place(tmp_path, settings={"resume": False}) as here:
+        await here.start()
+        for number in range(3):
+            here.put(row := chat(f"say {number}"))
+            await here.until(lambda row=row: done(here, row))
+            here.host.project([FAMILY], HERE)
+        assert ["destinations" in prompt for prompt in here.prompts()] == [False, True, False]
+        assert sum("opened" in entry for entry in here.heard()) == 1

@@ -53,6 +53,7 @@ class Settings(BaseModel):
     lose: str = ""
     mend: str = '<message to="nobody">again</message>'
     interrupt: bool = True
+    resume: bool = True
 
 
 class Scripted:
@@ -66,7 +67,7 @@ class Scripted:
             consumed_input_ids=True,
             unsolicited_turns=True,
             interrupt=self.settings.interrupt,
-            resume=True,
+            resume=self.settings.resume,
             compaction=True,
             in_process_tools=self.settings.in_process,
             native_commands=("/native",),

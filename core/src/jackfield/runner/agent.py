@@ -39,7 +39,7 @@ from jackfield.models import (
     loads,
 )
 from jackfield.models.commands import COMMANDS
-from jackfield.runner.addressing import CURRENT, Target
+from jackfield.runner.addressing import CURRENT, Target, known_names
 from jackfield.runner.batch import STOP, Batch
 from jackfield.runner.bell import Bell, Pulse
 from jackfield.runner.board import Board
@@ -96,6 +96,7 @@ class Agent:
         self._endpoint: Endpoint | None = None
         self._continuation: Continuation | None = None
         self._lost: str | None = None
+        self._told_instead: str | None = None
         self._tally = Tally()
         self._turn: Turn | None = None
         self._leaving = False
@@ -243,14 +244,19 @@ class Agent:
         told = [(found.title, found.instructions) for found, _ in self._engine.tool_sets]
         system_prompt = compose(self.spec, words, scene.destinations, told)
         known = self.conversation.is_open
-        if known and self.conversation.system_prompt != system_prompt and self.conversation.capabilities.resume:
-            await self.conversation.close(_CLOSE_SECONDS)
+        notices: list[str] = []
+        if known and self.conversation.system_prompt != system_prompt:
+            if self.conversation.capabilities.resume:
+                await self.conversation.close(_CLOSE_SECONDS)
+            elif self._told_instead != system_prompt:
+                self._told_instead = system_prompt
+                names = known_names(scene.destinations, scene.origin)
+                notices.append(notice(f"The destinations that you may address are now: {names}", "destinations"))
         if not self.conversation.is_open:
             known = await self._open(system_prompt)
         await self._drain()
-        notices = []
         if self._lost is not None:
-            notices = await self._recap(batch)
+            notices += await self._recap(batch)
             known, self._lost = False, None
         content = batch.rows[0].content
         native = batch.command is not None and batch.command in self.conversation.capabilities.native_commands
