@@ -1,5 +1,75 @@
-"""The kit for plugin authors: fixtures, recorders and one contract suite for each kind of plugin.
+"""The kit for plugin authors: doubles of what a plugin is handed, and one suite of checks for each kind of plugin.
 
-Load it explicitly: install `jackfield[testing]` and run `pytest -p jackfield.testing.pytest`.  `distributions` and
-`clock` need no pytest; `contracts` and `pytest` do, and nothing is imported before it is asked for (marketplace.md 5.2).
+    from jackfield.testing import ToolsContract
+
+    class TestWeather(ToolsContract):
+        plugin = "weather"
+        settings = {"units": "metric"}
+
+Install `jackfield[testing]` and run `pytest -p jackfield.testing.pytest`, which brings the fixtures too; or write no
+code at all: `pytest -p jackfield.testing.pytest --pyargs jackfield.testing.contracts --plugin weather`
+(marketplace.md 5.2; `docs/plugins/testing.md`).
+
+The names below are imported when they are first used.  Only the contracts need pytest.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jackfield.testing.clock import ManualClock
+    from jackfield.testing.contracts import (
+        Arrived,
+        ChannelContract,
+        ExtensionContract,
+        PackContract,
+        Peer,
+        PluginContract,
+        ProviderContract,
+        RuntimeContract,
+        Said,
+        Stage,
+        ToolsContract,
+    )
+    from jackfield.testing.distributions import Site, install_project, make_distribution
+    from jackfield.testing.recorders import ChannelMemory, ChannelRecorder, HostRecorder, ToolRecorder
+    from jackfield.testing.tools import bind_tools
+
+__all__ = [
+    "Arrived",
+    "ChannelContract",
+    "ChannelMemory",
+    "ChannelRecorder",
+    "ExtensionContract",
+    "HostRecorder",
+    "ManualClock",
+    "PackContract",
+    "Peer",
+    "PluginContract",
+    "ProviderContract",
+    "RuntimeContract",
+    "Said",
+    "Site",
+    "Stage",
+    "ToolRecorder",
+    "ToolsContract",
+    "bind_tools",
+    "install_project",
+    "make_distribution",
+]
+
+_HOME_OF = {
+    "clock": ("ManualClock",),
+    "distributions": ("Site", "install_project", "make_distribution"),
+    "recorders": ("ChannelMemory", "ChannelRecorder", "HostRecorder", "ToolRecorder"),
+    "tools": ("bind_tools",),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = next((module for module, names in _HOME_OF.items() if name in names), "contracts")
+    return getattr(import_module(f"{__name__}.{home}"), name)

@@ -31,6 +31,8 @@ def find_file(path: str, workspace: Path, *, limit: int = FILE_LIMIT) -> Path:
         found = real.stat()
     except (FileNotFoundError, NotADirectoryError):
         raise ToolFailed(f"File not found: {path} (paths are relative to {workspace})") from None
+    except UnicodeEncodeError:
+        raise ToolFailed(f"path can't be a file's: {path!r} holds half a character (a lone surrogate)") from None
     except (OSError, RuntimeError) as problem:
         raise ToolFailed(f"path: {path} can't be read: {problem}") from None
     roots = (workspace.resolve(), Path(tempfile.gettempdir()).resolve())
@@ -53,7 +55,9 @@ def file_name(filename: str | None, path: Path) -> str:
         ToolFailed: `filename` is no plain file name.
     """
     name = path.name if filename is None or not filename.strip() else filename.strip()
-    controls = any(ord(character) < 32 or ord(character) == 127 for character in name)
-    if "/" in name or "\\" in name or name in (".", "..") or controls or len(name.encode()) > 255:
+    controls = any(
+        ord(character) < 32 or ord(character) == 127 or 0xD800 <= ord(character) < 0xE000 for character in name
+    )
+    if "/" in name or "\\" in name or name in (".", "..") or controls or len(name.encode(errors="replace")) > 255:
         raise ToolFailed(f"filename must be a plain file name like report.pdf, not {name!r}")
     return name
