@@ -6,7 +6,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from jackfield.api import Channel
 from jackfield.errors import (
@@ -102,6 +102,10 @@ class Peer(ABC):
     def __init__(self, instance: str) -> None:
         self.instance = instance
 
+    def refuse(self, what: str) -> NoReturn:
+        """Have the check skipped that asks for something which the platform doesn't have."""
+        skip(f"this peer can't {what}")
+
     @property
     def settings(self) -> Mapping[str, Any]:
         """What the channel needs to reach it, such as the port of a fake server; added to the suite's own."""
@@ -146,11 +150,11 @@ class Peer(ABC):
 
     async def acknowledged(self, said: Said) -> bool:
         """Wait until the platform sees the message acknowledged (True) or refused (False)."""
-        skip("this peer can't see acknowledgements")
+        self.refuse("see acknowledgements")
 
     async def fail_next(self, failure: FailureKind) -> None:
         """The platform will answer the next send like that."""
-        skip(f"this peer can't play {failure}")
+        self.refuse(f"play {failure}")
 
     async def recover(self) -> None:
         """Be as before, after `fail_next` and the send that it concerned."""
@@ -158,11 +162,11 @@ class Peer(ABC):
 
     async def click(self, question: Arrived, value: str, *, by: str = "ann") -> None:
         """Somebody chooses that answer."""
-        skip("this peer can't answer questions")
+        self.refuse("answer questions")
 
     async def edit(self, said: Said, text: str) -> None:
         """Somebody edits their message."""
-        skip("this peer can't edit what people wrote")
+        self.refuse("edit what people wrote")
 
     async def hang(self) -> None:
         """From now on the platform leaves the channel's poll or connection without any answer."""
