@@ -17,37 +17,39 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import pluggy
 
 from jackfield import API_VERSION
-from jackfield.api.channels import ChannelType
-from jackfield.api.decisions import (
-    AccessDecision,
-    AccessRequest,
-    DeliveredPart,
-    EngageDecision,
-    EngageRequest,
-    EnqueuedMessage,
-    InboundVerdict,
-    OutboundPart,
-    OutboundVerdict,
-    PromptRequest,
-    ResolvedSender,
-    TurnSummary,
-)
-from jackfield.api.plugins import (
-    ActionHandler,
-    ApprovalKind,
-    DocumentKind,
-    DocumentPack,
-    ExtensionType,
-    ObjectType,
-    RouteSet,
-)
-from jackfield.api.providers import ProviderType
-from jackfield.api.runtimes import RuntimeType
-from jackfield.api.tools import ToolSet
-from jackfield.models import ActivityRow, Event, MessageReceived
 
 if TYPE_CHECKING:
+    # Only for the annotations: a provider that marks one function must not pay for every room of the API.
     from collections.abc import Callable
+
+    from jackfield.api.channels import ChannelType
+    from jackfield.api.decisions import (
+        AccessDecision,
+        AccessRequest,
+        DeliveredPart,
+        EngageDecision,
+        EngageRequest,
+        EnqueuedMessage,
+        InboundVerdict,
+        OutboundPart,
+        OutboundVerdict,
+        PromptRequest,
+        ResolvedSender,
+        TurnSummary,
+    )
+    from jackfield.api.plugins import (
+        ActionHandler,
+        ApprovalKind,
+        DocumentKind,
+        DocumentPack,
+        ExtensionType,
+        ObjectType,
+        RouteSet,
+    )
+    from jackfield.api.providers import ProviderType
+    from jackfield.api.runtimes import RuntimeType
+    from jackfield.api.tools import ToolSet
+    from jackfield.models import ActivityRow, Event, MessageReceived
 
 __all__ = ["API_VERSION", "HOOKS", "PROJECT", "HookKind", "HookSpecs", "hookimpl"]
 

@@ -277,7 +277,7 @@ def _apply_ack(db: sqlite3.Connection, session: Session, ack: Ack, now: UnixMs, 
     elif ack.status is AckStatus.RELEASED:
         inbound.set_state(db, entry.id, InboundState.QUEUED, now, attempts=max(0, ack.attempt - 1))
     elif ack.status is AckStatus.COMPLETED:
-        inbound.set_state(db, entry.id, InboundState.COMPLETED, now)
+        inbound.set_state(db, entry.id, InboundState.COMPLETED, now, attempts=ack.attempt)
         outcome.ended.append((ack, InboundState.COMPLETED))
     else:
         _apply_failure(db, session, entry, ack, now, outcome)

@@ -18,6 +18,7 @@ from jackfield.host.settings_of import validated
 from jackfield.ids import SessionId
 from jackfield.mailbox import HostBell
 from jackfield.models import Address, AgentGroup, Destination, RunnerSpec, Session
+from jackfield.plugins import Kind
 from jackfield.store import chats, groups, sessions, wirings
 
 __all__ = ["Launched", "Launcher", "Refused"]
@@ -196,12 +197,22 @@ class Launcher:
             paths=runtime.paths(place),
             tools=tuple(agent.tools),
             packs=tuple(agent.packs),
+            plugins=self._modules(agent),
             provider_settings={key: json.dumps(value) for key, value in provider.items()},
             tool_settings={key: json.dumps(value) for key, value in agent.tool_settings.items()},
             limits=agent.runner_limits(host),
             timezone=agent.timezone or host.timezone,
             unwrapped=agent.unwrapped,
         )
+
+    def _modules(self, agent: AgentSettings) -> dict[str, str]:
+        """Where the runner finds the plugins that it is told to load."""
+        named = {(Kind.PROVIDER, agent.provider), *((Kind.TOOLS, name) for name in agent.tools)}
+        return {
+            f"{info.kind}:{info.name}": info.entry
+            for info in self._hub.plugins.listing()
+            if (info.kind, info.name) in named
+        }
 
 
 def kill_points() -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from jackfield.api import ActionReply, Answers
 from jackfield.errors import ChannelError, JackfieldError, MalformedData, NotFound
+from jackfield.host.admission import admits
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
 from jackfield.ids import QuestionId, RequestId, SessionId, UserId, user_id
@@ -84,7 +85,7 @@ class Questions:
         choice = next((choice for choice in prompt.choices if choice.value == event.value), None)
         if choice is None:
             await self._reply(event, "That is no answer to this question.", accepted=False)
-        elif not _may_answer(prompt, event.user):
+        elif not _is_asked(prompt, event.user) or not await self._admitted(event, question, event.user):
             await self._reply(event, "This question is for somebody else.", accepted=False)
         else:
             await self._chosen(event, question, prompt, choice)
@@ -121,7 +122,7 @@ class Questions:
             if question.address.thread_id != event.address.thread_id:
                 continue
             value = self._answer_in(event, question)
-            if value is None:
+            if value is None or not await self._admitted(event, question, event.sender, user):
                 continue
             decision = await self._hub.store.write(questions.decide, question.id, value, user, now)
             if decision is Decision.DECIDED:
@@ -134,7 +135,7 @@ class Questions:
             prompt = loads(Prompt, question.prompt)
         except MalformedData:
             return None
-        if not _may_answer(prompt, event.sender):
+        if not _is_asked(prompt, event.sender):
             return None
         if prompt.allow_text or not self._has_buttons(question, prompt):
             value = match_text_answer(prompt, event.text)
@@ -143,6 +144,15 @@ class Questions:
         addressed = not event.is_group or event.addressed is not Addressed.NONE
         text = event.text.strip()
         return text if prompt.allow_text and addressed and text and not text.startswith("/") else None
+
+    async def _admitted(
+        self, event: ActionInvoked | MessageReceived, question: Question, person: Person, user: UserId | None = None
+    ) -> bool:
+        """An answer reaches the agent, so who may not write to it there may not answer either."""
+        instance = self._channels.instance(event.address.channel_type, event.address.instance)
+        local = instance is not None and instance.info is not None and instance.info.local
+        known = user or user_id(event.address.channel_type, person.handle)
+        return await admits(self._hub, question.session_id, event.address, person, known, local=local)
 
     def _has_buttons(self, question: Question, prompt: Prompt) -> bool:
         instance = self._channels.instance(question.address.channel_type, question.address.instance)
@@ -204,5 +214,5 @@ class Questions:
             log.exception("a click in %s could not be answered", event.address)
 
 
-def _may_answer(prompt: Prompt, person: Person) -> bool:
+def _is_asked(prompt: Prompt, person: Person) -> bool:
     return not person.is_bot and (not prompt.allowed_users or person.handle in prompt.allowed_users)

@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from jackfield.api import (
-    AccessDecision,
-    AccessRequest,
     EngageDecision,
     EngageRequest,
     EnqueuedMessage,
@@ -24,6 +22,7 @@ from jackfield.api import (
 from jackfield.clock import UnixMs
 from jackfield.errors import HookFailed, JackfieldError
 from jackfield.host import access, commands, engage
+from jackfield.host.admission import ask_plugins
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
@@ -262,7 +261,7 @@ class Router:
         if not decision.engage and wired.wiring.ignored_policy is IgnoredPolicy.DROP:
             return _Routed(wired, None, None, InboundState.DROPPED, decision.reason)
         if not granted.allowed:
-            granted = await self._ask_plugins(sender, facts.chat, wired.group) or granted
+            granted = await ask_plugins(self._hub, sender, facts.chat, wired.group) or granted
         verdict = access.gate(
             policy=facts.chat.unknown_sender_policy,
             scope=wired.wiring.sender_scope,
@@ -315,20 +314,6 @@ class Router:
             if isinstance(decided, EngageDecision):
                 return decided
         return engage.decide(wired.wiring, event, wired.sticky)
-
-    async def _ask_plugins(
-        self, sender: ResolvedSender, chat: MessagingGroup, group: AgentGroup
-    ) -> AccessDecision | None:
-        dispatcher = self._hub.plugins.dispatcher
-        if not dispatcher.has("decide_access"):
-            return None
-        request = AccessRequest(sender=sender, messaging_group=chat, agent_group=group)
-        try:
-            decided = await dispatcher.first("decide_access", request=request)
-        except HookFailed as problem:
-            log.warning("access to %s is refused: %s", group.folder, problem)
-            return AccessDecision(allowed=False, reason="hook_failed")
-        return decided if isinstance(decided, AccessDecision) else None
 
     async def _session(self, key: SessionKey, group: AgentGroup) -> Session:
         found = await self._hub.store.read(sessions.active_session, group.id, key.key)

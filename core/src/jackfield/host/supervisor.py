@@ -34,6 +34,14 @@ WATCH_EVERY = 10.0
 EARLY_END = 10.0
 """A runner that ends sooner than this, and not with 0, counts as a failed start."""
 BACKOFF = (5.0, 10.0, 20.0, 40.0, 80.0, 300.0)
+WOKEN = 5.0
+"""Seconds for which a runner that was rung counts as busy although it has not said yet what it took."""
+REST = 1.0
+"""Seconds for which a runner must have been idle to be sent home for another: starting one costs as much."""
+TENURE = 15.0
+"""Seconds after which a runner goes at its first idle moment, so that a chatty session can't keep a place for ever."""
+OTHERS_WAIT = "others wait"
+LEAVING_AT_ONCE = 4
 TELL_AFTER = 3
 """Failed starts in a row after which the chat is told."""
 
@@ -56,12 +64,15 @@ class Runner:
     claims: set[str] = field(default_factory=set)
     """Inbound ids that it is working on, as far as its acks told."""
     watched: asyncio.Task[None] | None = None
+    woken_at: float | None = None
+    """When it was last rung for something that it has not answered since."""
     stopping: str | None = None
     """Why it was asked to end."""
 
-    @property
-    def idle(self) -> bool:
-        return not self.claims and self.stopping is None
+    def idle(self, now: float) -> bool:
+        """Whether nothing is lost when it is sent home; `now` is monotonic."""
+        expected = self.woken_at is not None and now - self.woken_at < WOKEN
+        return not self.claims and not expected and self.stopping is None
 
 
 @dataclass(slots=True)
@@ -101,6 +112,8 @@ class Supervisor:
         self._ending: set[SessionId] = set()
         self._failing: dict[SessionId, _Failing] = {}
         self._held: set[SessionId] = set()
+        self._look_again: float | None = None
+        """When an idle runner may be sent home for one that waits (monotonic)."""
         self._closed = True
         self._watch: asyncio.Task[None] | None = None
         self.peak = 0
@@ -130,7 +143,7 @@ class Supervisor:
         """There is something to do for this session: ring its runner, or have one started."""
         runner = self._runners.get(session_id)
         if runner is not None and runner.stopping is None:
-            runner.last_busy = self._hub.clock.monotonic()
+            runner.last_busy = runner.woken_at = self._hub.clock.monotonic()
             runner.bell.ring()
             return
         if session_id in self._wanted or session_id in self._held:
@@ -175,6 +188,9 @@ class Supervisor:
 
     def idle(self, session_id: SessionId) -> None:
         """The session's runner has nothing in its hands; others may be waiting for its place."""
+        runner = self._runners.get(session_id)
+        if runner is not None:
+            runner.woken_at = None
         if self._wanted:
             self._fill()
 
@@ -185,10 +201,16 @@ class Supervisor:
 
     def soonest(self) -> float | None:
         """The monotonic moment at which a backed-off start may be tried again."""
+        if self._look_again is not None and self._wanted:
+            return min(self._look_again, self._backed_off() or self._look_again)
+        return self._backed_off()
+
+    def _backed_off(self) -> float | None:
         waiting = [failing.again_at for session_id, failing in self._failing.items() if session_id in self._wanted]
         return min(waiting, default=None)
 
     async def due(self) -> None:
+        self._look_again = None
         self._fill()
 
     async def adopt(self, runtimes: dict[str, Runtime]) -> list[Session]:
@@ -262,15 +284,23 @@ class Supervisor:
         return session_id in self._runners or session_id in self._starting or session_id in self._ending
 
     def _send_one_home(self) -> None:
-        if any(runner.stopping == "others wait" for runner in self._runners.values()):
+        leaving = sum(runner.stopping == OTHERS_WAIT for runner in self._runners.values())
+        if leaving >= min(len(self._wanted), LEAVING_AT_ONCE):
             return
-        idle = [runner for runner in self._runners.values() if runner.idle]
-        if idle:
-            runner = min(idle, key=lambda candidate: candidate.last_busy)
+        now = self._hub.clock.monotonic()
+        idle = [runner for runner in self._runners.values() if runner.idle(now)]
+        if not idle:
+            return  # the next one that becomes idle asks again
+        runner = min(idle, key=_leaves_at)
+        if _leaves_at(runner) <= now:
+            runner.stopping = OTHERS_WAIT
             self._hub.spawn(self._stopped(runner.session.id), f"evict {runner.session.id}")
+        else:
+            self._look_again = _leaves_at(runner)
+            self._nudge()
 
     async def _stopped(self, session_id: SessionId) -> None:
-        await self.stop(session_id, "others wait")
+        await self.stop(session_id, OTHERS_WAIT)
 
     async def _start(self, session_id: SessionId, group_id: AgentGroupId) -> None:
         again = False
@@ -351,6 +381,7 @@ class Supervisor:
             started=now,
             started_at=self._hub.clock.now(),
             last_busy=now,
+            woken_at=now,
         )
         self._runners[session.id] = runner
         runner.watched = self._hub.spawn(self._await_end(runner), f"runner {session.id}")
@@ -403,6 +434,7 @@ class Supervisor:
     async def _watching(self) -> None:
         while True:
             await self._hub.clock.sleep(WATCH_EVERY)
+            self._fill()
             for runner in list(self._runners.values()):
                 try:
                     await self._look_at(runner)
@@ -430,3 +462,8 @@ class Supervisor:
         if verdict is not None:
             self._hub.trouble(f"runner {type(verdict).__name__}")
             await self.kill(runner.session.id, f"no sign of life for {verdict.seconds:.0f} s")
+
+
+def _leaves_at(runner: Runner) -> float:
+    """The monotonic moment from which an idle runner may be sent home for another session."""
+    return min(runner.last_busy + REST, runner.started + TENURE)

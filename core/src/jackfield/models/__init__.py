@@ -1,122 +1,127 @@
 """The vocabulary: what every room, runner and adapter speaks.
 
-Frozen, slotted dataclasses without any I/O, so that importing them costs next to nothing.  They validate only what
-would make them meaningless; pydantic checks what comes from outside, at the edges (architecture, section 3).
+Frozen, slotted dataclasses without any I/O.  They validate only what would make them meaningless; pydantic checks what
+comes from outside, at the edges (architecture, section 3).  Each name's module is imported when the name is first used:
+making a dataclass costs over a millisecond, and a runner needs half of them.
 """
 
 from __future__ import annotations
 
-from jackfield.models.addresses import (
-    Address,
-    MessageRef,
-    Person,
-    Trust,
-)
-from jackfield.models.capabilities import (
-    Capabilities,
-    OpenDm,
-    StreamKind,
-    Support,
-    TextUnit,
-    Threads,
-)
-from jackfield.models.codec import (
-    decode,
-    dumps,
-    encode,
-    loads,
-)
-from jackfield.models.content import (
-    Attachment,
-    AttachmentKind,
-    Card,
-    CardField,
-    CardLink,
-    Choice,
-    OutFile,
-    OutMessage,
-    Prompt,
-    Quote,
-    StoredFile,
-)
-from jackfield.models.entities import (
-    AgentGroup,
-    Destination,
-    DestinationKind,
-    EngageMode,
-    IgnoredPolicy,
-    Member,
-    MessagingGroup,
-    Role,
-    RoleName,
-    SenderScope,
-    Session,
-    SessionMode,
-    SessionStatus,
-    UnknownSenderPolicy,
-    User,
-    Wiring,
-    WiringOrigin,
-    destination_name,
-    valid_folder,
-)
-from jackfield.models.events import (
-    ActionInvoked,
-    Addressed,
-    ChannelState,
-    ChannelStatus,
-    ConversationChange,
-    ConversationChanged,
-    ConversationKind,
-    DeliveryReport,
-    Event,
-    MessageDeleted,
-    MessageEdited,
-    MessageReceived,
-    ReactionChanged,
-    ReportState,
-)
-from jackfield.models.ledger import (
-    Delivery,
-    DeliveryState,
-    EventState,
-    InboundEntry,
-    InboundState,
-)
-from jackfield.models.mailbox import (
-    Ack,
-    AckStatus,
-    ActionRequest,
-    ActivityKind,
-    ActivityRow,
-    ChatContent,
-    Delivered,
-    Draft,
-    EditContent,
-    EventContent,
-    InboundContent,
-    InboundKind,
-    InboundRow,
-    MessageContent,
-    NoticeContent,
-    OutboundContent,
-    OutboundKind,
-    OutboundRow,
-    ReactionContent,
-    Response,
-    ResponseStatus,
-    RunnerState,
-    TaskContent,
-    TurnError,
-    WebhookContent,
-)
-from jackfield.models.runner_spec import (
-    MAILBOX_FORMAT,
-    RUNNER_PROTOCOL,
-    RunnerLimits,
-    RunnerPaths,
-    RunnerSpec,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jackfield.models.addresses import (
+        Address,
+        MessageRef,
+        Person,
+        Trust,
+    )
+    from jackfield.models.capabilities import (
+        Capabilities,
+        OpenDm,
+        StreamKind,
+        Support,
+        TextUnit,
+        Threads,
+    )
+    from jackfield.models.codec import (
+        decode,
+        dumps,
+        encode,
+        loads,
+    )
+    from jackfield.models.content import (
+        Attachment,
+        AttachmentKind,
+        Card,
+        CardField,
+        CardLink,
+        Choice,
+        OutFile,
+        OutMessage,
+        Prompt,
+        Quote,
+        StoredFile,
+    )
+    from jackfield.models.entities import (
+        AgentGroup,
+        Destination,
+        DestinationKind,
+        EngageMode,
+        IgnoredPolicy,
+        Member,
+        MessagingGroup,
+        Role,
+        RoleName,
+        SenderScope,
+        Session,
+        SessionMode,
+        SessionStatus,
+        UnknownSenderPolicy,
+        User,
+        Wiring,
+        WiringOrigin,
+        destination_name,
+        valid_folder,
+    )
+    from jackfield.models.events import (
+        ActionInvoked,
+        Addressed,
+        ChannelState,
+        ChannelStatus,
+        ConversationChange,
+        ConversationChanged,
+        ConversationKind,
+        DeliveryReport,
+        Event,
+        MessageDeleted,
+        MessageEdited,
+        MessageReceived,
+        ReactionChanged,
+        ReportState,
+    )
+    from jackfield.models.ledger import (
+        Delivery,
+        DeliveryState,
+        EventState,
+        InboundEntry,
+        InboundState,
+    )
+    from jackfield.models.mailbox import (
+        Ack,
+        AckStatus,
+        ActionRequest,
+        ActivityKind,
+        ActivityRow,
+        ChatContent,
+        Delivered,
+        Draft,
+        EditContent,
+        EventContent,
+        InboundContent,
+        InboundKind,
+        InboundRow,
+        MessageContent,
+        NoticeContent,
+        OutboundContent,
+        OutboundKind,
+        OutboundRow,
+        ReactionContent,
+        Response,
+        ResponseStatus,
+        RunnerState,
+        TaskContent,
+        TurnError,
+        WebhookContent,
+    )
+    from jackfield.models.runner_spec import (
+        MAILBOX_FORMAT,
+        RUNNER_PROTOCOL,
+        RunnerLimits,
+        RunnerPaths,
+        RunnerSpec,
+    )
 
 __all__ = [
     "MAILBOX_FORMAT",
@@ -213,3 +218,127 @@ __all__ = [
     "loads",
     "valid_folder",
 ]
+
+_HOME_OF = {
+    "addresses": (
+        "Address",
+        "MessageRef",
+        "Person",
+        "Trust",
+    ),
+    "capabilities": (
+        "Capabilities",
+        "OpenDm",
+        "StreamKind",
+        "Support",
+        "TextUnit",
+        "Threads",
+    ),
+    "codec": (
+        "decode",
+        "dumps",
+        "encode",
+        "loads",
+    ),
+    "content": (
+        "Attachment",
+        "AttachmentKind",
+        "Card",
+        "CardField",
+        "CardLink",
+        "Choice",
+        "OutFile",
+        "OutMessage",
+        "Prompt",
+        "Quote",
+        "StoredFile",
+    ),
+    "entities": (
+        "AgentGroup",
+        "Destination",
+        "DestinationKind",
+        "EngageMode",
+        "IgnoredPolicy",
+        "Member",
+        "MessagingGroup",
+        "Role",
+        "RoleName",
+        "SenderScope",
+        "Session",
+        "SessionMode",
+        "SessionStatus",
+        "UnknownSenderPolicy",
+        "User",
+        "Wiring",
+        "WiringOrigin",
+        "destination_name",
+        "valid_folder",
+    ),
+    "events": (
+        "ActionInvoked",
+        "Addressed",
+        "ChannelState",
+        "ChannelStatus",
+        "ConversationChange",
+        "ConversationChanged",
+        "ConversationKind",
+        "DeliveryReport",
+        "Event",
+        "MessageDeleted",
+        "MessageEdited",
+        "MessageReceived",
+        "ReactionChanged",
+        "ReportState",
+    ),
+    "ledger": (
+        "Delivery",
+        "DeliveryState",
+        "EventState",
+        "InboundEntry",
+        "InboundState",
+    ),
+    "mailbox": (
+        "Ack",
+        "AckStatus",
+        "ActionRequest",
+        "ActivityKind",
+        "ActivityRow",
+        "ChatContent",
+        "Delivered",
+        "Draft",
+        "EditContent",
+        "EventContent",
+        "InboundContent",
+        "InboundKind",
+        "InboundRow",
+        "MessageContent",
+        "NoticeContent",
+        "OutboundContent",
+        "OutboundKind",
+        "OutboundRow",
+        "ReactionContent",
+        "Response",
+        "ResponseStatus",
+        "RunnerState",
+        "TaskContent",
+        "TurnError",
+        "WebhookContent",
+    ),
+    "runner_spec": (
+        "MAILBOX_FORMAT",
+        "RUNNER_PROTOCOL",
+        "RunnerLimits",
+        "RunnerPaths",
+        "RunnerSpec",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _HOME_OF.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = found
+    return found

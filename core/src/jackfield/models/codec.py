@@ -211,7 +211,9 @@ def _mapping(item: Any) -> _Decoder:
 
 
 def _union(kinds: tuple[Any, ...]) -> _Decoder:
-    classes: dict[str, Any] = {kind.__name__: kind for kind in kinds if dataclasses.is_dataclass(kind)}
+    classes: dict[str, Any] = {
+        kind.__name__: kind for kind in kinds if isinstance(kind, type) and dataclasses.is_dataclass(kind)
+    }
     plain = [_decoder(kind) for kind in kinds if not dataclasses.is_dataclass(kind)]
 
     def read(value: Json, place: str) -> Any:

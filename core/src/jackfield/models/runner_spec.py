@@ -49,6 +49,9 @@ class RunnerSpec:
     model: str | None = None
     tools: tuple[str, ...] = ()
     packs: tuple[str, ...] = ()
+    plugins: dict[str, str] = field(default_factory=dict)
+    """Module of each named plugin, as its entry point says, by `provider:<name>` or `tools:<name>`: so that a runner
+    need not search its environment for them.  One that is missing here is searched."""
     provider_settings: dict[str, str] = field(default_factory=dict)
     """Values are JSON text, by key: what `[providers.<name>]` of `agent.toml` says."""
     tool_settings: dict[str, str] = field(default_factory=dict)

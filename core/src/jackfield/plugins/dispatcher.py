@@ -186,9 +186,12 @@ class HookDispatcher:
     def _expected(self, hook: str) -> tuple[type, ...]:
         """The types that the hook's specification allows as an answer, None among them."""
         if hook not in self._answers:
-            from jackfield.api.hookspecs import HookSpecs
+            from jackfield import api, models
+            from jackfield.api import hookspecs
 
-            answer = get_type_hints(getattr(HookSpecs, hook))["return"]
+            # The specifications name their types without importing them.
+            known = {name: getattr(room, name) for room in (models, api) for name in room.__all__}
+            answer = get_type_hints(getattr(hookspecs.HookSpecs, hook), {**known, **vars(hookspecs)})["return"]
             self._answers[hook] = tuple(get_args(answer)) or (answer,)
         return self._answers[hook]
 

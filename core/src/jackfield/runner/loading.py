@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib
 import json
 import logging
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from jackfield.models import RunnerSpec
 __all__ = ["Engine", "load_engine"]
 
 _LOG = logging.getLogger(__name__)
+_GROUPS = {"provider": "jackfield.providers", "tools": "jackfield.tools"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,11 @@ def load_engine(spec: RunnerSpec) -> Engine:
     Raises:
         PluginBroken: one is not installed, can't be imported, or doesn't register what its name says.
     """
-    kind = _find("jackfield.providers", "register_providers", spec.provider, ProviderType)
+    kind = _find("provider", "register_providers", spec.provider, ProviderType, spec)
     settings = _settings(spec.provider, kind, {key: _json(value) for key, value in spec.provider_settings.items()})
     sets = []
     for name in spec.tools:
-        found = _find("jackfield.tools", "register_tools", name, ToolSet)
+        found = _find("tools", "register_tools", name, ToolSet, spec)
         told = _json(spec.tool_settings.get(name, "{}"))
         sets.append((found, told if isinstance(told, dict) else {}))
     try:
@@ -49,33 +50,51 @@ def load_engine(spec: RunnerSpec) -> Engine:
     return Engine(provider, settings, tuple(sets))
 
 
-def _find(group: str, hook: str, name: str, kind: type[Any]) -> Any:
-    points = [point for point in importlib.metadata.entry_points(group=group) if point.name == name]
-    if not points:
-        known = sorted({point.name for point in importlib.metadata.entry_points(group=group)})
-        raise PluginBroken(
-            name,
-            "discovery",
-            f"no installed distribution offers {name!r} in {group}; there are: {', '.join(known) or 'none'}",
-            fix="install the plugin, or name another one in agent.toml: jackfield plugin list",
-        )
+def _find(word: str, hook: str, name: str, kind: type[Any], spec: RunnerSpec) -> Any:
+    value = spec.plugins.get(f"{word}:{name}") or _search(_GROUPS[word], name)
     try:
-        module = points[0].load()
+        module = _import(value)
     except Exception as problem:
-        _LOG.exception("plugin %s could not be imported", points[0].value)
-        raise PluginBroken(name, "import", f"{points[0].value}: {problem!r}") from problem
+        _LOG.exception("plugin %s could not be imported", value)
+        raise PluginBroken(name, "import", f"{value}: {problem!r}") from problem
     register = getattr(module, hook, None)
     if register is None:
-        raise PluginBroken(name, "registration", f"{points[0].value} has no {hook}")
+        raise PluginBroken(name, "registration", f"{value} has no {hook}")
     try:
         offered: Sequence[Any] = register()
     except Exception as problem:
-        _LOG.exception("%s of %s failed", hook, points[0].value)
+        _LOG.exception("%s of %s failed", hook, value)
         raise PluginBroken(name, "registration", f"{hook} raised {problem!r}") from problem
     for item in offered:
         if isinstance(item, kind) and item.name == name:
             return item
-    raise PluginBroken(name, "registration", f"{hook} of {points[0].value} offers nothing called {name!r}")
+    raise PluginBroken(name, "registration", f"{hook} of {value} offers nothing called {name!r}")
+
+
+def _search(group: str, name: str) -> str:
+    """The value of the entry point of that name; slow, because all that is installed is looked through."""
+    from importlib import metadata
+
+    points = list(metadata.entry_points(group=group))
+    for point in points:
+        if point.name == name:
+            return point.value
+    raise PluginBroken(
+        name,
+        "discovery",
+        f"no installed distribution offers {name!r} in {group}; there are: "
+        + (", ".join(sorted({point.name for point in points})) or "none"),
+        fix="install the plugin, or name another one in agent.toml: jackfield plugin list",
+    )
+
+
+def _import(value: str) -> Any:
+    """The module, or the object in one, that an entry point's value names."""
+    module, _, path = value.partition(":")
+    found: Any = importlib.import_module(module.strip())
+    for part in path.strip().split(".") if path.strip() else ():
+        found = getattr(found, part)
+    return found
 
 
 def _settings(name: str, kind: ProviderType, values: dict[str, Any]) -> Any:

@@ -28,6 +28,8 @@ __all__ = ["Runner"]
 
 _LOG = logging.getLogger(__name__)
 _LEAVE_SECONDS = 8.0
+_CLAIM_RING = 1.0
+"""Seconds after which the host is told of a claim; a turn that is over sooner tells it with its end."""
 _BLOCKED_TRIES = 10
 _REPLACED = UnixMs(-1)
 """Instead of a due time: the session has a later runner."""
@@ -99,7 +101,11 @@ class Runner:
                 _LOG.warning("a later runner has this session; this one ends")
                 return
             if isinstance(found, Taken):
-                await self._serve(found)
+                claimed = asyncio.get_running_loop().call_later(_CLAIM_RING, self._bell.ring)
+                try:
+                    await self._serve(found)
+                finally:
+                    claimed.cancel()
                 idle_since = self._clock.monotonic()
                 continue
             idle = self._clock.monotonic() - idle_since
