@@ -82,6 +82,12 @@ def test_a_refused_message_ends_with_1_and_the_reason(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "not sent: the disk is full\n")
 
 
+def test_a_text_that_is_too_long_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    for said in ("\x01" * 1_000_000, "x" * 5_000_000):
+        done = run(tmp_path, said, "home")
+        assert done.returncode in (1, 2) and "file" in done.stderr
+
+
 def test_when_time_runs_out_it_ends_with_1(tmp_path: Path) -> None:
     done = run(tmp_path, "silent", "home", "--timeout", "1")
     assert done.returncode == 1 and "no answer within 1 seconds" in done.stderr

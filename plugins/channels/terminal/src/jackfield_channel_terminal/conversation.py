@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ __all__ = ["Conversation", "Refused", "Screen"]
 _WAITS = (0.1, 0.3, 1.0, 2.0, 5.0)
 _REMEMBERED = 2000
 _WELCOME = 15.0
+_MAX_FRAME = 4 * 1024 * 1024
+"""Characters of a frame; the host ends a connection on which a much longer line comes."""
 
 
 class Refused(JackfieldError):
@@ -140,6 +143,8 @@ class Conversation:
         """
         name = str(uuid.uuid4())
         frame: Frame = {"type": "message", "id": name, "text": text, "files": list(files)}
+        if len(json.dumps(frame)) > _MAX_FRAME:
+            raise Refused("not sent: the text is too long for a message; send it as a file")
         accepted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._unaccepted[name] = (frame, accepted)
         self._remember(f"in-{name}", text)
