@@ -323,6 +323,8 @@ def _default(one: dataclasses.Field[Any]) -> str:
         return "required" if one.default_factory is dataclasses.MISSING else "empty"
     if isinstance(one.default, enum.Enum):
         return f"`{one.default.value}`"
+    if dataclasses.is_dataclass(one.default):
+        return f"`{type(one.default).__name__}()`"
     return f"`{one.default!r}`"
 
 
