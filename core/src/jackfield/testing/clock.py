@@ -7,7 +7,7 @@ import heapq
 import itertools
 
 from jackfield.clock import UnixMs
-from jackfield.testing.waiting import BOUND, Changes, let_run
+from jackfield.testing.waiting import Changes, let_run
 
 __all__ = ["ManualClock"]
 
@@ -53,7 +53,7 @@ class ManualClock:
         """In how many seconds each sleeper is due, the nearest first."""
         return tuple(sorted(due - self._monotonic for due, _, _ in self._sleepers))
 
-    async def until_sleeping(self, count: int = 1, *, bound: float = BOUND) -> None:
+    async def until_sleeping(self, count: int = 1, *, bound: float | None = None) -> None:
         """Wait, in real time, until so many sleep.
 
         Raises:

@@ -167,7 +167,7 @@ class ChannelRecorder:
         finally:
             self._gate.set()
 
-    async def until(self, condition: Callable[[], bool], what: str, bound: float = BOUND) -> None:
+    async def until(self, condition: Callable[[], bool], what: str, bound: float | None = None) -> None:
         """Wait for something that this context sees.
 
         Raises:
@@ -372,7 +372,7 @@ class HostRecorder:
         self._changes.tell()
         return len(reached)
 
-    async def until(self, condition: Callable[[], bool], what: str, bound: float = BOUND) -> None:
+    async def until(self, condition: Callable[[], bool], what: str, bound: float | None = None) -> None:
         """Wait until the extension has done something.
 
         Raises:

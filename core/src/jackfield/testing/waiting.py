@@ -15,19 +15,20 @@ BOUND = 30.0
 _POLL = 0.02
 
 
-async def soon(work: Awaitable[T], what: str, bound: float = BOUND) -> T:
+async def soon(work: Awaitable[T], what: str, bound: float | None = None) -> T:
     """The result of something that must come.
 
     Raises:
-        AssertionError: it did not within `bound` seconds.
+        AssertionError: it did not within `bound` seconds, `BOUND` without it.
     """
+    bound = BOUND if bound is None else bound
     try:
         return await asyncio.wait_for(work, bound)
     except TimeoutError:
         raise AssertionError(f"waited {bound:g} s in vain for {what}") from None
 
 
-async def until(condition: Callable[[], bool], what: str, bound: float = BOUND) -> None:
+async def until(condition: Callable[[], bool], what: str, bound: float | None = None) -> None:
     """Ask again and again about something that tells nobody when it changes: a file, a process.
 
     Raises:
@@ -57,12 +58,13 @@ class Changes:
         for event in self._waiting:
             event.set()
 
-    async def until(self, condition: Callable[[], bool], what: str, bound: float = BOUND) -> None:
+    async def until(self, condition: Callable[[], bool], what: str, bound: float | None = None) -> None:
         """Return when the condition holds.
 
         Raises:
             AssertionError: it did not within `bound` seconds.
         """
+        bound = BOUND if bound is None else bound
         changed = asyncio.Event()
         self._waiting.add(changed)
         try:

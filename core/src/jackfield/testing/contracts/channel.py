@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from jackfield.api import Channel, ChannelType, SendResult
+from jackfield.ids import new_id
 from jackfield.models import Address, Capabilities, MessageReceived, MessageRef, OutMessage
 from jackfield.plugins.kinds import Kind
 from jackfield.testing.contracts.checks import skip
@@ -30,7 +31,6 @@ class Line:
     channel: Channel
     context: ChannelRecorder
     peer: Peer
-    sent: int = field(default=0)
 
     @property
     def able(self) -> Capabilities:
@@ -45,11 +45,8 @@ class Line:
         self, message: OutMessage | str = "hi", *, to: Address | None = None, key: str | None = None
     ) -> SendResult:
         """Send one part, under a key of its own unless one is given."""
-        self.sent += 1
         message = OutMessage(text=message) if isinstance(message, str) else message
-        work = self.channel.send(
-            to or self.peer.address(), message, idempotency_key=key or f"dl_{self.context.instance}_{self.sent}"
-        )
+        work = self.channel.send(to or self.peer.address(), message, idempotency_key=key or new_id("dl"))
         return await soon(work, f"send({message.text[:60]!r}) to come back")
 
     async def see(self, kind: str) -> Arrived:

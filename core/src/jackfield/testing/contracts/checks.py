@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 import pytest
 
 from jackfield.process import proc
-from jackfield.testing.waiting import BOUND, until
+from jackfield.testing import waiting
 
 __all__ = ["Check", "check", "checks_of", "children", "nothing_left", "open_descriptors", "plain_text", "skip"]
 
@@ -120,7 +120,7 @@ async def nothing_left(what: str) -> AsyncIterator[None]:
         return tasks | ({current} if current is not None else set())
 
     try:
-        await until(gone, "everything to end", BOUND / 3)
+        await waiting.until(gone, "everything to end", waiting.BOUND / 3)
     except AssertionError:
         left = [
             *(f"the task {task.get_name()} ({task.get_coro()})" for task in asyncio.all_tasks() - tasks),

@@ -34,7 +34,7 @@ from jackfield.testing.contracts.plugin import PluginContract
 from jackfield.testing.contracts.stage import Stage
 from jackfield.testing.recorders import ToolRecorder
 from jackfield.testing.tools import bind_tools
-from jackfield.testing.waiting import BOUND, Changes, soon
+from jackfield.testing.waiting import Changes, soon
 
 __all__ = ["SECRET", "Hands", "ProviderBench", "Talk"]
 
@@ -216,7 +216,7 @@ class ProviderBench(PluginContract):
             try:
                 yield talk
             finally:
-                await soon(session.close(deadline=self.close_deadline), "close to come back", BOUND)
+                await soon(session.close(deadline=self.close_deadline), "close to come back")
                 await talk.stop()
         finally:
             if endpoint is not None:
