@@ -38,6 +38,7 @@ class Hub:
     troubles: dict[str, int] = field(default_factory=dict)
     """How often something went wrong that was survived, by what it was; shown by `jackfield status`."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _folders: dict[str, SessionFolder] = field(default_factory=dict)
     _agents: dict[str, tuple[float, AgentSettings]] = field(default_factory=dict)
 
     @property
@@ -45,7 +46,11 @@ class Hub:
         return self.configuration.host
 
     def folder_of(self, session: Session) -> SessionFolder:
-        return SessionFolder(self.home.sessions / session.agent_group_id / session.id)
+        found = self._folders.get(session.id)
+        if found is None:
+            # Asked several times for each message; making paths costs more than looking them up.
+            found = self._folders[session.id] = SessionFolder(self.home.sessions / session.agent_group_id / session.id)
+        return found
 
     def agent_settings(self, group: AgentGroup) -> AgentSettings:
         """What the group's `agent.toml` says, read again only when the file changed.

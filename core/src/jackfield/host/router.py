@@ -53,7 +53,7 @@ from jackfield.models import (
     Wiring,
 )
 from jackfield.points import reach
-from jackfield.store import chats, deliveries, events, groups, inbound, people, sessions, wirings
+from jackfield.store import chats, deliveries, events, groups, inbound, people, questions, sessions, wirings
 
 __all__ = ["Router"]
 
@@ -69,6 +69,9 @@ class _Wired:
     group: AgentGroup
     sticky: bool
     is_member: bool
+    key: SessionKey
+    session: Session | None
+    """The session under `key`, when there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ class _Facts:
     user_known: bool = False
     roles: tuple[Role, ...] = ()
     own_message: bool = False
+    asked: bool = False
+    """Whether a question waits for an answer in this chat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +154,14 @@ class Router:
             return
         sender = await self._resolve(event)
         event = self._without_useless_thread(event)
-        facts = await self._hub.store.read(_facts, event, sender.user_id, self._hub.clock.now())
+        facts = await self._hub.store.read(_facts, event, sender.user_id, self._threaded(event), self._hub.clock.now())
         if facts.own_message:
             await self._finish(stored, EventState.IGNORED, "own_message")
             return
         if facts.chat is None or not facts.wired:
             await self._nobody_wired(stored, event, sender, facts)
             return
-        if sender.user_id is not None and await self._on_text_answer(event, sender.user_id):
+        if facts.asked and sender.user_id is not None and await self._on_text_answer(event, sender.user_id):
             await self._finish(stored, EventState.ROUTED, "answer")
             return
         routed = []
@@ -275,8 +280,7 @@ class Router:
         if isinstance(command, commands.Denied):
             await self._say(event.address, OutMessage(text=command.text), path=SendPath.COMMAND)
             return _Routed(wired, None, None, InboundState.REFUSED, f"denied {command.token}")
-        mode = effective_mode(wired.wiring.session_mode, threaded=self._threaded(event), is_group=event.is_group)
-        session = await self._session(session_key(mode, facts.chat.id, event.address.thread_id), wired.group)
+        session = wired.session or await self._new_session(wired)
         row = InboundRow(
             id=InboundId(derive_id("in", stored.id, wired.wiring.id)),
             kind=InboundKind.CHAT,
@@ -315,13 +319,11 @@ class Router:
                 return decided
         return engage.decide(wired.wiring, event, wired.sticky)
 
-    async def _session(self, key: SessionKey, group: AgentGroup) -> Session:
-        found = await self._hub.store.read(sessions.active_session, group.id, key.key)
-        if found is not None:
-            return found
+    async def _new_session(self, wired: _Wired) -> Session:
+        key = wired.key
         session, _ = await self._hub.store.write(
             sessions.session_for,
-            group.id,
+            wired.group.id,
             key.key,
             mode=key.mode,
             messaging_group_id=key.messaging_group_id,
@@ -354,7 +356,9 @@ class Router:
         await self._hub.store.write(events.finish, stored.id, state, now=self._hub.clock.now(), reason=reason)
 
 
-def _facts(db: sqlite3.Connection, event: MessageReceived, sender: UserId | None, now: UnixMs) -> _Facts:
+def _facts(
+    db: sqlite3.Connection, event: MessageReceived, sender: UserId | None, threaded: bool, now: UnixMs
+) -> _Facts:
     address = event.address
     own = any(
         deliveries.is_own_message(db, address.channel_type, address.instance, platform_id)
@@ -366,18 +370,28 @@ def _facts(db: sqlite3.Connection, event: MessageReceived, sender: UserId | None
     wired = []
     for wiring in wirings.wirings_of_chat(db, chat.id):
         group = groups.agent_group(db, wiring.agent_group_id)
-        if group is not None:
-            wired.append(
-                _Wired(
-                    wiring=wiring,
-                    group=group,
-                    sticky=wirings.is_stuck(db, wiring.id, address.thread_id, now),
-                    is_member=sender is not None and people.is_member(db, group.id, sender),
-                )
+        if group is None:
+            continue
+        mode = effective_mode(wiring.session_mode, threaded=threaded, is_group=event.is_group)
+        key = session_key(mode, chat.id, address.thread_id)
+        wired.append(
+            _Wired(
+                wiring=wiring,
+                group=group,
+                sticky=wirings.is_stuck(db, wiring.id, address.thread_id, now),
+                is_member=sender is not None and people.is_member(db, group.id, sender),
+                key=key,
+                session=sessions.active_session(db, group.id, key.key),
             )
+        )
     known = sender is not None and people.user(db, sender) is not None
-    roles = tuple(people.roles_of(db, sender)) if known and sender is not None else ()
-    return _Facts(chat=chat, wired=tuple(wired), user_known=known, roles=roles)
+    return _Facts(
+        chat=chat,
+        wired=tuple(wired),
+        user_known=known,
+        roles=tuple(people.roles_of(db, sender)) if known and sender is not None else (),
+        asked=bool(questions.open_in_chat(db, address, now)),
+    )
 
 
 def _record(

@@ -8,6 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar, cast
 
 from jackfield.clock import Clock, SystemClock
@@ -58,6 +59,10 @@ class _Entry:
         self.active = False
         self.blocked = False
         self.closing = False
+
+
+_LOOK_AT = 8
+"""How many busy mailboxes are passed over in search of an idle one to close; the next call goes on searching."""
 
 
 class MailboxPool:
@@ -143,12 +148,14 @@ class MailboxPool:
 
     def _evict(self) -> None:
         """Close the mailboxes that were not used for longest, idle ones only."""
-        surplus = sum(not entry.closing for entry in self._entries.values()) - self._keep
-        if surplus <= 0:
-            return
-        for folder, entry in list(self._entries.items()):
+        surplus = len(self._entries) - self._keep
+        # The oldest lie in front; so many of them at the most are busy or closing already.
+        for folder, entry in list(islice(self._entries.items(), surplus + _LOOK_AT)):
             if surplus <= 0:
                 return
+            if entry.closing:
+                surplus -= 1
+                continue
             with entry.lock:
                 if entry.active:
                     continue
