@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -38,8 +39,6 @@ _WATCHED = {
     "os.forkpty": "forks",
     "os.posix_spawn": "starts a process",
     "os.exec": "replaces the process",
-    "_thread.start_new_thread": "starts a thread",
-    "_thread.start_joinable_thread": "starts a thread",
 }
 
 
@@ -175,6 +174,14 @@ def _watch() -> list[str]:
         elif event == "open" and _writes(arguments):
             deeds.append(f"writes the file {arguments[0]!s}{_who()}"[:_SHOWN])
 
+    start = threading.Thread.start
+
+    def start_seen(thread: threading.Thread) -> None:
+        deeds.append(f"starts a thread{_who()}")
+        start(thread)
+
+    # There is no audit event for threads before Python 3.12.
+    threading.Thread.start = start_seen  # type: ignore[method-assign]
     sys.addaudithook(see)
     return deeds
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from jackfield import API_VERSION
-from jackfield.errors import JackfieldError
+from jackfield.errors import HookMisuse, JackfieldError
 from jackfield.plugins.discovery import Discovery, Found
 from jackfield.plugins.kinds import GROUPS, Kind
 from jackfield.plugins.loading import check_hooks, import_object
@@ -150,7 +150,10 @@ class PluginContract:
         found = self.found()
         if found.codeless:
             skip("there is no code to load")
-        odd = check_hooks(import_object(found), found.distribution.name)
+        try:
+            odd = check_hooks(import_object(found), found.distribution.name)
+        except HookMisuse as problem:
+            raise AssertionError(f"{problem} ({problem.fix})") from None
         assert not odd, "; ".join(odd)
 
     @check("PLUGIN-07")
