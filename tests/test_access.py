@@ -1,4 +1,4 @@
-"""Who may write to an agent, and that nothing of a refused sender is kept (messaging.md 1.3, 2.4, appendix D.3, D.4)."""
+"""Who may write to an agent, and that nothing of a refused sender is kept (messaging.md 1.3, 2.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations through every real part: a host process, its runner processes, the mock provider, a platform of files."""
+"""Conversations through every real part: host and runner processes, the mock provider, a platform of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a person may reach an agent in a chat: the facts and the plugins' word, judged by `access` (messaging.md 1.3).
+"""Whether a person may reach an agent in a chat: the facts and the plugins' word, judged by `access`.
 
 For what comes besides messages, such as the answer to a question: it reaches the agent too, so it passes the same gate.
 """

@@ -294,12 +294,12 @@ def _apply_failure(
         case retry.ParkSession(until=at, reason=reason, tell=tell):
             state = InboundState.PARKED
             sessions.park(db, session.id, at, reason)
-            outcome.tell = tell
+            outcome.tell = tell if ack.attempt == 1 else outcome.tell  # told once, not at each try
         case retry.ParkScope(scope=scope, until=at, reason=reason, tell=tell):
             state = InboundState.PARKED
             sessions.park_scope(db, scope, outcome.scope_key, at, reason)
             sessions.park(db, session.id, at, reason)
-            outcome.tell = tell
+            outcome.tell = tell if ack.attempt == 1 else outcome.tell
         case retry.Complete(reason=reason):
             inbound.set_state(db, entry.id, InboundState.DROPPED, now, attempts=ack.attempt, reason=reason)
             outcome.ended.append((ack, InboundState.DROPPED))

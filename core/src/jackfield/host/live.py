@@ -287,6 +287,7 @@ class LiveHost:
                 await self._recover(session)
                 await self.collector.collect(session.id)
         await self.unfinished.release_claims(session)
+        self.nudge()
         self.collector.forget(session.id)
         self._settled.add(session.id)
 
@@ -303,6 +304,7 @@ class LiveHost:
         await self.collector.collect(runner.session.id)
         await self.streams.abort(runner.session.id)
         ready = await self.unfinished.release_claims(runner.session)
+        self.nudge()
         self.collector.forget(runner.session.id)
         return ready
 

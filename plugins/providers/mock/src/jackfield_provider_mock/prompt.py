@@ -14,6 +14,7 @@ __all__ = ["Heard", "read_prompt", "unescape"]
 
 _OPEN = re.compile(r'<(message|task|webhook|notice|event|system_response)((?:\s+[\w-]+="[^"<>]*")*)\s*>')
 _ATTRIBUTE = re.compile(r'([\w-]+)="([^"<>]*)"')
+_ATTACHMENT = re.compile(r"\s*<attachment(?:\s[^<>]*)?/>")
 _ENTITY = re.compile(r"&(lt|gt|quot|apos|#39|#x27|amp);")
 _CHARACTERS = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "#39": "'", "#x27": "'", "amp": "&"}
 
@@ -28,6 +29,8 @@ class Heard:
     sender: str = ""
     source: str = ""
     """The destination's name that the message came from (`from=`)."""
+    files: tuple[str, ...] = ()
+    """Names of the files that came with it.  A message without words is its files' names in brackets."""
 
 
 def unescape(text: str) -> str:
@@ -45,13 +48,15 @@ def read_prompt(prompt: str) -> tuple[Heard, ...]:
         if end < 0:
             break
         attributes = {name: unescape(value) for name, value in _ATTRIBUTE.findall(opening[2])}
+        body, files = _without_files(_without_quote(prompt[opening.end() : end]))
         found.append(
             Heard(
-                text=unescape(_without_quote(prompt[opening.end() : end])).strip(),
+                text=unescape(body).strip() or " ".join(f"[{name}]" for name in files),
                 kind=opening[1],
                 id=attributes.get("id", ""),
                 sender=attributes.get("sender", ""),
                 source=attributes.get("from", ""),
+                files=files,
             )
         )
         position = end + len(closing)
@@ -63,3 +68,9 @@ def _without_quote(body: str) -> str:
     start = body.find("<quoted_message")
     end = body.find("</quoted_message>", start)
     return body if start < 0 or end < 0 else body[:start] + body[end + len("</quoted_message>") :]
+
+
+def _without_files(body: str) -> tuple[str, tuple[str, ...]]:
+    """The body without its attachments, and their names."""
+    names = [dict(_ATTRIBUTE.findall(found)).get("name", "") for found in _ATTACHMENT.findall(body)]
+    return _ATTACHMENT.sub("", body) if names else body, tuple(unescape(name) for name in names)
