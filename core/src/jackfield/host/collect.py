@@ -21,6 +21,7 @@ from jackfield.errors import JackfieldError, MailboxDamaged, NotFound
 from jackfield.host import retry
 from jackfield.host.delivery import Delivery
 from jackfield.host.hub import Hub
+from jackfield.host.parking import scope_key
 from jackfield.ids import SessionId
 from jackfield.mailbox import OutboundBatch
 from jackfield.models import (
@@ -69,6 +70,9 @@ class _Outcome:
     destinations: list[str] = field(default_factory=list)
     ended: list[tuple[Ack, str]] = field(default_factory=list)
     later: bool = False
+    parked: bool = False
+    shared: bool = False
+    """Whether the session is parked, and whether with it all that share its provider."""
     tell: str | None = None
     """What the person in the chat is told, once for the batch."""
     scope_key: str = ""
@@ -84,7 +88,7 @@ class Collector:
         on_acks: Callable[[SessionId, Sequence[Ack]], None],
         on_tell: Callable[[Session, str], Awaitable[None]],
         on_damaged: Callable[[Session, MailboxDamaged], Awaitable[None]],
-        scope_key: Callable[[Session, AgentGroup], str],
+        on_parked: Callable[[Session, AgentGroup, bool], None],
         on_drafts: Callable[[Session], Awaitable[bool]],
         nudge: Callable[[], None],
     ) -> None:
@@ -94,7 +98,7 @@ class Collector:
         self._on_acks = on_acks
         self._on_tell = on_tell
         self._on_damaged = on_damaged
-        self._scope_key = scope_key
+        self._on_parked = on_parked
         self._on_drafts = on_drafts
         self._nudge = nudge
         self._readings: dict[SessionId, _Reading] = {}
@@ -194,11 +198,13 @@ class Collector:
             batch.acks,
             self._stored_cursor(reading, ahead),
             now,
-            self._scope_key(session, reading.group),
+            scope_key(self._hub, reading.group),
         )
         reach("host.collect.after_commit")
         reading.cursor = ahead
         self._on_acks(session.id, batch.acks)
+        if outcome.parked:
+            self._on_parked(session, reading.group, outcome.shared)
         self._delivery.kick(outcome.destinations)
         for row in actions:
             self._hub.spawn(self._on_action(session, reading.group, row), f"action {session.id}")
@@ -294,11 +300,13 @@ def _apply_failure(
         case retry.ParkSession(until=at, reason=reason, tell=tell):
             state = InboundState.PARKED
             sessions.park(db, session.id, at, reason)
+            outcome.parked = True
             outcome.tell = tell if ack.attempt == 1 else outcome.tell  # told once, not at each try
         case retry.ParkScope(scope=scope, until=at, reason=reason, tell=tell):
             state = InboundState.PARKED
             sessions.park_scope(db, scope, outcome.scope_key, at, reason)
             sessions.park(db, session.id, at, reason)
+            outcome.parked = outcome.shared = True
             outcome.tell = tell if ack.attempt == 1 else outcome.tell
         case retry.Complete(reason=reason):
             inbound.set_state(db, entry.id, InboundState.DROPPED, now, attempts=ack.attempt, reason=reason)

@@ -21,6 +21,7 @@ from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
 from jackfield.host.intake import Intake
 from jackfield.host.launching import Launcher
+from jackfield.host.parking import Parking
 from jackfield.host.questions import Questions
 from jackfield.host.retention import Retention
 from jackfield.host.router import Router
@@ -89,10 +90,12 @@ class LiveHost:
         self.questions = Questions(hub, self.channels, respond=self._respond)
         self.services = HostServices(hub, self.inbox)
         self.actions = Actions(hub, self.services)
+        self.parking = Parking(hub, tell=self.tell)
         self.supervisor = Supervisor(
             hub,
             self.launcher,
             on_ring=self._ring,
+            parked=self.parking.holds,
             before_launch=self._before_launch,
             on_ended=self._runner_ended,
             on_cannot_start=self._cannot_start,
@@ -105,7 +108,7 @@ class LiveHost:
             on_acks=self._acked,
             on_tell=self.tell,
             on_damaged=self._outbound_damaged,
-            scope_key=self._scope_key,
+            on_parked=self._parked,
             on_drafts=self.streams.show,
             nudge=self.nudge,
         )
@@ -204,9 +207,11 @@ class LiveHost:
         await asyncio.to_thread(remember_good, fresh)
         await self.channels.reload(self.intake)
         self.supervisor.forgive()
+        await self.parking.forgive()
         await self.intake.retake()
         for session in await self.unfinished.sessions_with_work():
             self._wake_session(session)
+        self.nudge()
         log.info("the configuration was read again")
         return {"channels": [instance.name for instance in self.channels.all()], "problems": list(self.problems())}
 
@@ -330,12 +335,14 @@ class LiveHost:
         await self.inbox.respond(session_id, response)
         self.supervisor.ring(session_id)
 
-    def _scope_key(self, session: Session, group: AgentGroup) -> str:
-        """What sessions share that use the same provider; with a model gateway it will be the credential."""
-        try:
-            return self.hub.agent_settings(group).provider
-        except ConfigError:
-            return ""
+    def _parked(self, session: Session, group: AgentGroup, shared: bool) -> None:
+        """No more turns for it, or for all that share its provider."""
+
+        async def rest() -> None:
+            live = [(runner.session.id, runner.group_id) for runner in self.supervisor.runners.values()]
+            self.supervisor.rest(await self.parking.sharing(group, live) if shared else [session.id])
+
+        self.hub.spawn(rest(), f"park {session.id}")
 
     async def _delivery_failed(self, row: DeliveryRow, text: str) -> None:
         """Tell the agent's session once that something it sent did not arrive (C001)."""

@@ -21,6 +21,7 @@ from jackfield.models import TurnError
 __all__ = [
     "MAX_TRIES",
     "SEND_WINDOW",
+    "WAIT_TEXT",
     "Complete",
     "Fail",
     "GiveUp",
@@ -47,6 +48,7 @@ MAX_TRIES = 5
 """Retries after the first run, 5, 10, 20, 40 and 80 s apart."""
 SCOPE_DELAY = 60.0
 """How long a shared credential or provider rests when nobody said how long; doubles with each try."""
+WAIT_TEXT = "The model can't be reached at the moment. Your message is kept and answered later."
 SEND_FIRST = 1.0
 SEND_LONGEST = 300.0
 SEND_WINDOW = 24 * 3600.0
@@ -146,9 +148,7 @@ def after_crash(attempts: int, now: UnixMs) -> RetryAt | Fail:
 
 
 def _wait_text(error: TurnError) -> str:
-    return (
-        error.message_for_user or "The model can't be reached at the moment. Your message is kept and answered later."
-    )
+    return error.message_for_user or WAIT_TEXT
 
 
 def _sorry(error: TurnError, tries: int) -> str:

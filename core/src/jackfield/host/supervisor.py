@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from jackfield.api import LeavesRunners, Runtime, RuntimeHandle
@@ -91,16 +91,19 @@ class Supervisor:
         launcher: Launcher,
         *,
         on_ring: Callable[[SessionId], None],
+        parked: Callable[[Session], Awaitable[bool]],
         before_launch: Callable[[Session], Awaitable[None]],
         on_ended: Callable[[Runner, int], Awaitable[bool]],
         on_cannot_start: Callable[[Session, str], Awaitable[None]],
         nudge: Callable[[], None],
     ) -> None:
-        """`before_launch` settles what an earlier runner left; `on_ended` collects what a
+        """`parked` tells that the session must rest until the timer wakes it; `before_launch` settles what an earlier
+        runner left; `on_ended` collects what a
         runner left and tells whether there is work for another one; `on_cannot_start` tells the people."""
         self._hub = hub
         self._launcher = launcher
         self._on_ring = on_ring
+        self._parked = parked
         self._before_launch = before_launch
         self._on_ended = on_ended
         self._on_cannot_start = on_cannot_start
@@ -175,6 +178,16 @@ class Supervisor:
             runner.stopping = runner.stopping or reason
             log.warning("killing the runner of session %s: %s", session_id, reason)
             await runner.handle.kill()
+
+    def rest(self, session_ids: Iterable[SessionId]) -> None:
+        """Send home the runners of sessions that are parked, but those that are in a turn: it may well end."""
+        for session_id in session_ids:
+            runner = self._runners.get(session_id)
+            if runner is not None and not runner.claims and runner.stopping is None:
+                self._hub.spawn(self._resting(session_id), f"park {session_id}")
+
+    async def _resting(self, session_id: SessionId) -> None:
+        await self.stop(session_id, "parked")
 
     async def hold(self, session_id: SessionId) -> None:
         """Keep the session without a runner until `release`: its mailbox is being mended."""
@@ -308,9 +321,8 @@ class Supervisor:
             session = await self._hub.store.read(sessions.session, session_id)
             if session is None or session_id in self._held:
                 return
-            now = self._hub.clock.now()
-            if session.parked_until is not None and session.parked_until > now:
-                return  # the timer wakes it
+            if await self._parked(session):
+                return
             try:
                 await self._before_launch(session)
                 launched = await self._launcher.launch(session, self._make_bell)

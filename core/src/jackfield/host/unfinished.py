@@ -86,7 +86,10 @@ class Unfinished:
                 await self._hub.store.write(
                     inbound.set_state, entry.id, entry.state, now, next_try_at=later, reason=entry.reason
                 )
-        await self._hub.store.write(sessions.unpark_due, now)
+        if await self._hub.store.write(sessions.unpark_due, now):
+            # What came while they rested, and what shares what was parked.
+            for session in await self.sessions_with_work():
+                self._wake(session)
 
     async def _again(self, entry: InboundEntry, now: UnixMs) -> None:
         session = await self._hub.store.read(sessions.session, entry.session_id)
