@@ -6,6 +6,7 @@ States move freely among the unfinished ones; an end is left by `revive` only.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from jackfield.clock import UnixMs
@@ -21,6 +22,7 @@ __all__ = [
     "due_entries",
     "entries",
     "entry",
+    "of_chat",
     "open_entries",
     "record",
     "revive",
@@ -146,6 +148,20 @@ def entries(
 def open_entries(db: sqlite3.Connection, session_id: SessionId) -> list[InboundEntry]:
     """Everything of a session without an end, `context` too, the oldest first."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM inbound WHERE session_id = ? AND {_OPEN} ORDER BY ord", (session_id,))
+    return [_entry(row) for row in rows]
+
+
+def of_chat(
+    db: sqlite3.Connection, messaging_group_id: MessagingGroupId, states: Sequence[InboundState], since: UnixMs
+) -> list[InboundEntry]:
+    """A chat's messages in one of the states that were routed at `since` or later, the oldest first."""
+    marks = ", ".join("?" * len(states))
+    columns = ", ".join(f"i.{name.strip()}" for name in _COLUMNS.split(","))
+    rows = db.execute(
+        f"SELECT {columns} FROM wirings w JOIN inbound i ON i.wiring_id = w.id "
+        f"WHERE w.messaging_group_id = ? AND i.created_at >= ? AND i.state IN ({marks}) ORDER BY i.ord",
+        (messaging_group_id, since, *(state.value for state in states)),
+    )
     return [_entry(row) for row in rows]
 
 

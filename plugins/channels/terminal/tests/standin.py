@@ -87,13 +87,9 @@ class StandIn:
         match op:
             case "group.list":
                 return [{"id": "ag_1", "name": "Ada", "folder": "home"}, {"id": "ag_2", "name": "Bob", "folder": "bob"}]
-            case "session.list":
-                return [{"id": "ses_1"}]
-            case "message.list":
-                return [item for item in self.failed if item["state"] == args["state"]]
             case "channel.settled":
                 _, late = await asyncio.wait(self.turns, timeout=args["timeout"]) if self.turns else (None, None)
-                return {"settled": not late}
+                return {"settled": not late, "failed": self.failed, "parked": []}
         raise AssertionError(op)
 
     async def attach(self, instance: str, options: dict[str, Any]) -> LocalConnection:

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from typing import Any
 
+from jackfield.clock import UnixMs
 from jackfield.errors import Conflict, NotFound
 from jackfield.host.services.context import Args, ServiceContext, operation
 from jackfield.host.services.shapes import delivery_json, inbound_json, session_json
@@ -27,6 +28,7 @@ from jackfield.store import chats, deliveries, events, groups, inbound, sessions
 __all__: list[str] = []
 
 SETTLE_POLL = 0.05
+BAD = (InboundState.FAILED, InboundState.DROPPED, InboundState.REFUSED)
 OPEN_INBOUND = (InboundState.QUEUED, InboundState.CLAIMED, InboundState.RETRYING, InboundState.PARKED)
 OPEN_DELIVERY = (DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.RETRYING)
 
@@ -89,7 +91,7 @@ async def session_tail(context: ServiceContext, args: Args) -> list[dict[str, An
             delivery_json(item, text_of(item)) | {"at": delivery_json(item, "")["created_at"]}
             for item in deliveries.deliveries(db, session_id=session.id, limit=limit)
         ]
-        items = sorted((item for item in said + sent if item["at"] > after), key=lambda item: (item["at"], item["id"]))
+        items = sorted((item for item in said[::-1] + sent[::-1] if item["at"] > after), key=lambda item: str(item["at"]))
         return items[-limit:]
 
     return await context.hub.store.read(look)
@@ -166,7 +168,8 @@ async def message_list(context: ServiceContext, args: Args) -> list[dict[str, An
             wanted_out = DeliveryState(state) if state else None
             parts = deliveries.deliveries(db, session_id=session_id, state=wanted_out, limit=limit)
             found += [delivery_json(part, text_of(part)) for part in parts]
-        return sorted(found, key=lambda item: (item["created_at"], item["id"]), reverse=True)[:limit]
+        # Each part of the list is in order; parts of one message have the same moment.
+        return sorted(found, key=lambda item: str(item["created_at"]), reverse=True)[:limit]
 
     return await context.hub.store.read(look)
 
@@ -254,23 +257,38 @@ async def message_drop(context: ServiceContext, args: Args) -> dict[str, Any]:
 
 @operation("channel.settled")
 async def channel_settled(context: ServiceContext, args: Args) -> dict[str, Any]:
-    """Wait until a chat has no open message and no open delivery; what a piped chat waits for."""
+    """Wait until a chat has no open message and no open delivery; what a piped chat waits for.
+
+    Returns early, not settled, when all that is open waits for a parked session: nothing will come for a while.
+    `failed` are the messages since `since` (milliseconds) that ended without an answer, `parked` those that wait.
+    """
     address = Address("terminal", args.text("instance"), args.text("platform_id"))
+    since = UnixMs(args.number("since", 0))
     hub = context.hub
     context.running  # noqa: B018 - refuses when no host runs: nothing would ever settle
     deadline = hub.clock.monotonic() + args.seconds("timeout", 600.0)
 
-    def look(db: sqlite3.Connection) -> int:
+    def look(db: sqlite3.Connection, now: UnixMs) -> tuple[int, list[InboundEntry], list[InboundEntry]]:
         unrouted = events.unrouted(db, address.channel_type, address.instance)
         chat = chats.messaging_group_at(db, address)
         if chat is None:
-            return unrouted
-        return unrouted + inbound.active_in_chat(db, chat.id) + deliveries.open_in_chat(db, address)
+            return unrouted, [], []
+        waiting = []
+        for entry in inbound.of_chat(db, chat.id, OPEN_INBOUND, UnixMs(0)):
+            session = sessions.session(db, entry.session_id)
+            if session is not None and session.parked_until is not None and session.parked_until > now:
+                waiting.append(entry)
+        left = unrouted + inbound.active_in_chat(db, chat.id) + deliveries.open_in_chat(db, address)
+        return left, waiting, inbound.of_chat(db, chat.id, BAD, since)
 
     while True:
-        left = await hub.store.read(look)
-        if not left:
-            return {"settled": True}
-        if hub.clock.monotonic() >= deadline:
-            return {"settled": False, "open": left}
+        left, parked, failed = await hub.store.read(look, hub.clock.now())
+        late = hub.clock.monotonic() >= deadline
+        if not left or late or len(parked) == left:
+            return {
+                "settled": not left,
+                "open": left,
+                "failed": [inbound_json(entry) for entry in failed],
+                "parked": [inbound_json(entry) for entry in parked],
+            }
         await asyncio.sleep(SETTLE_POLL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+import time
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["send_and_wait", "talk_plainly"]
 
-_ENDED_BADLY = ("failed", "refused", "dropped")
 _ASK_AGAIN = 0.5
 
 
@@ -91,48 +91,40 @@ async def _send_one(
     text: str,
     files: tuple[str, ...],
 ) -> int:
-    before = await _failures(client, conversation.group)
+    since = time.time_ns() // 1_000_000
     try:
         async with asyncio.timeout(options.timeout):
             await conversation.say(text, files)
-            settled = await _settled(client, options, conversation)
+            outcome = await _settled(client, options, conversation, since)
     except TimeoutError:
-        settled = False
-    if not settled:
+        outcome = {}
+    for item in outcome.get("failed", ()):
+        await screen.problem(f"the turn {item['state']}: {item.get('reason') or 'no reason is known'}")
+        return 1
+    for item in outcome.get("parked", ()):
+        await screen.problem(f"the message is kept and answered later ({item['reason'] or 'the agent rests after a failure'})")
+        return 1
+    if not outcome.get("settled"):
         await screen.problem(f"no answer within {options.timeout:g} seconds; it goes on, see `jackfield message list`")
         return 1
-    new = [item for name, item in (await _failures(client, conversation.group)).items() if name not in before]
-    for item in new:
-        if text.startswith(str(item.get("text") or "")):
-            await screen.problem(f"the turn {item['state']}: {item.get('reason') or 'no reason is known'}")
-            return 1
     return 0
 
 
-async def _settled(client: LocalClient, options: Options, conversation: Conversation) -> bool:
+async def _settled(client: LocalClient, options: Options, conversation: Conversation, since: int) -> dict[str, Any]:
     """Wait until nothing of this chat is open; a host that is started again meanwhile is asked again."""
-    args: dict[str, Any] = {"instance": options.instance, "platform_id": conversation.group, "timeout": options.timeout}
-    if options.thread is not None:
-        args["thread"] = options.thread
+    args: dict[str, Any] = {
+        "instance": options.instance,
+        "platform_id": conversation.group,
+        "timeout": options.timeout,
+        "since": since,
+    }
     while True:
         try:
-            answer = await client.call("channel.settled", args)
-            return bool(answer.get("settled"))
+            return dict(await client.call("channel.settled", args))
         except NoHost:
             if client.started_host:
                 raise
             await asyncio.sleep(_ASK_AGAIN)
-
-
-async def _failures(client: LocalClient, group: str) -> dict[str, dict[str, Any]]:
-    """The group's messages that ended badly, by id."""
-    sessions = {item["id"] for item in await client.call("session.list", {"group": group, "limit": 1000})}
-    found: dict[str, dict[str, Any]] = {}
-    for state in _ENDED_BADLY:
-        for item in await client.call("message.list", {"direction": "in", "state": state, "limit": 200}):
-            if item.get("session") in sessions:
-                found[str(item["id"])] = item
-    return found
 
 
 async def talk_plainly(client: LocalClient, options: Options, group: str | None) -> int:
