@@ -30,7 +30,9 @@ from jackfield.cli.lazy import shared_options
 from jackfield.config.settings import AgentSettings, HostSettings
 from jackfield.mailbox import schema
 from jackfield.models import addresses, content, events, mailbox, runner_spec
+from jackfield.plugins import Kind
 from jackfield.process.settings import ProcessSettings
+from jackfield.testing.contracts import CONTRACTS, PluginContract, checks_of
 from jackfield_channel_terminal.chat import command as chat_command
 from jackfield_channel_terminal.settings import TerminalSettings
 from pydantic import BaseModel
@@ -353,6 +355,29 @@ def mailbox_values() -> str:
 
 # ---- pages
 
+
+def contract_checks() -> str:
+    """Every check of the contract suites, the common ones once."""
+    common = {one.id for one in checks_of(PluginContract)}
+    parts = [_checks_part("Checks of every plugin", PluginContract, frozenset())]
+    parts += [_checks_part(f"Checks of {_PLURALS[kind]}", suite, common) for kind, suite in CONTRACTS.items()]
+    return "\n\n".join(parts)
+
+
+def _checks_part(heading: str, suite: type, without: Iterable[str]) -> str:
+    rows = ((one.id, prose(one.text)) for one in checks_of(suite) if one.id not in set(without))
+    return f"## {heading}\n\n{table(('id', 'promise'), rows)}"
+
+
+_PLURALS = {
+    Kind.CHANNEL: "channels",
+    Kind.PROVIDER: "providers",
+    Kind.RUNTIME: "runtimes",
+    Kind.TOOLS: "tool sets",
+    Kind.PACK: "document packs",
+    Kind.EXTENSION: "extensions",
+}
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "host-settings": lambda: settings("host", HostSettings),
     "process-settings": lambda: settings("runtimes.process", ProcessSettings),
@@ -367,6 +392,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "event-values": event_parts,
     "mailbox-tables": mailbox_tables,
     "mailbox-values": mailbox_values,
+    "contract-checks": contract_checks,
 }
 
 

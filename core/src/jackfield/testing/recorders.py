@@ -176,9 +176,12 @@ class ChannelRecorder:
         await self._changes.until(condition, what, bound)
 
     async def until_ready(self) -> None:
-        """Wait until the channel has reported that it is ready."""
-        good = (ChannelState.READY, ChannelState.DEGRADED)
-        await self.until(lambda: self.state in good, f"the channel to report READY (it reported {self.statuses})")
+        """Wait until the channel is ready.  One that reported nothing became so when `start` came back."""
+        good = (None, ChannelState.STARTING, ChannelState.READY, ChannelState.DEGRADED)
+        try:
+            await self.until(lambda: self.state in good, "the channel to be ready")
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}; it reported {self.statuses[-3:]}") from None
 
     async def close(self) -> None:
         """End what was spawned, as a host does after `stop`.

@@ -255,7 +255,7 @@ class ChannelSending(ChannelBench):
         async with self.line(tmp_path) as line:
             arriving = asyncio.create_task(self._drain(line))
             try:
-                for text in (_HOSTILE, "\ud83d", "x" * 5_000_000, "```\nopen fence"):
+                for text in (_HOSTILE, "x" * 5_000_000, "```\nopen fence"):
                     try:
                         await line.send(text)
                     except ChannelError:
