@@ -27,7 +27,7 @@ from jackfield.models import (
     ResponseStatus,
 )
 from jackfield.runner.endpoint import Endpoint
-from jackfield.runner.tools import _model_of, schema_of
+from jackfield.runner.parameters import model_of, schema_of
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from runner_kit import FAMILY, HERE, Place, chat, place
@@ -53,7 +53,7 @@ async def told(here: Place, *lines: str) -> str:
 
 def bound(function: Any) -> dict[str, Any]:
     made: Tool = function
-    return schema_of(_model_of(made))
+    return schema_of(model_of(made))
 
 
 def test_a_schema_is_flat_and_described() -> None:

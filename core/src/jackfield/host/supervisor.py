@@ -36,7 +36,7 @@ EARLY_END = 10.0
 BACKOFF = (5.0, 10.0, 20.0, 40.0, 80.0, 300.0)
 WOKEN = 5.0
 """Seconds for which a runner that was rung counts as busy although it has not said yet what it took."""
-REST = 1.0
+REST = 0.5
 """Seconds for which a runner must have been idle to be sent home for another: starting one costs as much."""
 TENURE = 15.0
 """Seconds after which a runner goes at its first idle moment, so that a chatty session can't keep a place for ever."""

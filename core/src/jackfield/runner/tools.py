@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import math
-import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import Annotated, Any
-
-import pydantic
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from jackfield.api import Tool, ToolContext, ToolFailed, ToolResult
 from jackfield.clock import Clock
@@ -20,7 +17,10 @@ from jackfield.ids import new_id
 from jackfield.models import ActivityKind
 from jackfield.runner.board import Board
 
-__all__ = ["LIMIT", "Bound", "Limit", "bind", "schema_of"]
+if TYPE_CHECKING:
+    from jackfield.runner.parameters import Parameters
+
+__all__ = ["LIMIT", "Bound", "Limit", "bind"]
 
 _LOG = logging.getLogger(__name__)
 _CANCEL_GRACE = 5.0
@@ -73,8 +73,6 @@ class Bound:
         self._board = board
         self._clock = clock
         self._on_call = on_call
-        self._model = _model_of(tool)
-        self._schema = schema_of(self._model)
 
     @property
     def name(self) -> str:
@@ -86,17 +84,22 @@ class Bound:
 
     @property
     def input_schema(self) -> dict[str, Any]:
-        return self._schema
+        return self._parameters.schema
+
+    @cached_property
+    def _parameters(self) -> Parameters:
+        from jackfield.runner.parameters import Parameters
+
+        return Parameters(self._tool)
 
     async def call(self, arguments: dict[str, Any]) -> ToolResult:
         """Validate, run within the limit, report.  Raises nothing but cancellation."""
         self._on_call()
         self._board.did(ActivityKind.MCP_CALL, self.name, ", ".join(arguments))
         try:
-            values = self._model.model_validate(arguments)
-        except pydantic.ValidationError as problem:
-            return _error(_faults(problem))
-        given = {name: getattr(values, name) for name in type(values).model_fields}
+            given = self._parameters.read(arguments)
+        except ValueError as problem:
+            return _error(str(problem))
         limit = Limit(self._clock, self._limit)
         number = new_id("call", self._clock.now())
         self._board.tool_started(number, self.name, self._limit or None)
@@ -156,77 +159,8 @@ def bind(
     return list(bound.values())
 
 
-async def _awaited(pending: typing.Awaitable[object]) -> object:
+async def _awaited(pending: Awaitable[object]) -> object:
     return await pending
-
-
-def _model_of(tool: Tool) -> type[pydantic.BaseModel]:
-    """A pydantic model of a tool's parameters but the first, which is the context."""
-    function = tool.function
-    parameters = list(inspect.signature(function).parameters.values())[1:]
-    # Only these annotations are evaluated: the context's may be imported for type checkers alone.
-    notes = {p.name: p.annotation for p in parameters if p.annotation is not inspect.Parameter.empty}
-    scope = getattr(inspect.unwrap(function), "__globals__", {})
-    hints = typing.get_type_hints(type("_", (), {"__annotations__": notes}), scope, None, include_extras=True)
-    fields: dict[str, Any] = {}
-    for parameter in parameters:
-        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        fields[parameter.name] = (_described(hints.get(parameter.name, Any)), default)
-    config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False)
-    return pydantic.create_model(tool.name, __config__=config, **fields)
-
-
-def _described(hint: Any) -> Any:
-    if typing.get_origin(hint) is not Annotated:
-        return hint
-    inner, *notes = typing.get_args(hint)
-    notes = [pydantic.Field(description=note) if isinstance(note, str) else note for note in notes]
-    return Annotated[(inner, *notes)]
-
-
-def schema_of(model: type[pydantic.BaseModel]) -> dict[str, Any]:
-    """The JSON Schema of a model: one object without references, titles and `null` alternatives, because some engines
-    refuse them (spec/providers.md 6)."""
-    schema = model.model_json_schema()
-    found: dict[str, Any] = _flat(schema, schema.pop("$defs", {}))
-    found.setdefault("properties", {})
-    return found
-
-
-def _flat(value: Any, definitions: dict[str, Any]) -> Any:
-    if isinstance(value, list):
-        return [_flat(item, definitions) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if "$ref" in value:
-        name = value["$ref"].rsplit("/", 1)[-1]
-        beside = {key: item for key, item in value.items() if key != "$ref"}
-        return _flat({**definitions.get(name, {}), **beside}, {k: v for k, v in definitions.items() if k != name})
-    found = {
-        key: {name: _flat(item, definitions) for name, item in part.items()}
-        if key == "properties"
-        else _flat(part, definitions)
-        for key, part in value.items()
-        if key != "title" and not (key == "default" and part is None)
-    }
-    choices = found.get("anyOf")
-    if isinstance(choices, list):
-        rest = [choice for choice in choices if choice != {"type": "null"}]
-        if len(rest) == 1:
-            del found["anyOf"]
-            found = {**rest[0], **found}
-        else:
-            found["anyOf"] = rest
-    return found
-
-
-def _faults(problem: pydantic.ValidationError) -> str:
-    faults = []
-    for fault in problem.errors(include_url=False, include_context=False):
-        place = ".".join(map(str, fault["loc"])) or "arguments"
-        shown = "" if fault["type"] == "missing" else f" (got {repr(fault['input'])[:80]})"
-        faults.append(f"{place}: {fault['msg']}{shown}")
-    return "these arguments can't be used: " + "; ".join(faults)
 
 
 def _error(text: str) -> ToolResult:
