@@ -65,7 +65,7 @@ def test_the_channels_tests_pass(projects: Path) -> None:
 def test_an_installed_plugin_is_tested_without_any_code(projects: Path) -> None:
     done = run(projects, "--pyargs", "jackfield.testing.contracts", "--plugin", "dice")
     assert done.returncode == 0, done.stdout
-    assert outcome(done)["passed"] >= 20
+    assert outcome(done)["passed"] >= 15
 
 
 def test_a_plugin_that_is_not_there_is_named_with_those_that_are(projects: Path) -> None:

@@ -10,7 +10,9 @@ Install `jackfield[testing]` and run `pytest -p jackfield.testing.pytest`, which
 code at all: `pytest -p jackfield.testing.pytest --pyargs jackfield.testing.contracts --plugin weather`
 (marketplace.md 5.2; `docs/plugins/testing.md`).
 
-The names below are imported when they are first used.  Only the contracts need pytest.
+The names below are imported when they are first used.  Only the contracts and the fixtures need pytest.
+
+The kit stands on the top floor: it alone may use host and runner both, and nothing else imports it.
 """
 
 from __future__ import annotations
