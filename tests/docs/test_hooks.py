@@ -39,10 +39,8 @@ ANN = Person("ann", "Ann")
 CALLED = {
     "resolve_sender", "decide_access", "decide_engage", "intercept_inbound", "intercept_outbound",
     "event_accepted", "message_enqueued", "turn_ended", "message_delivered", "message_failed", "activity_recorded",
-    "compose_outbound",
+    "compose_outbound", "compose_prompt", "tool_instructions",
 }  # fmt: skip
-NOT_YET = {"compose_prompt", "tool_instructions"}
-"""Of the message path; nothing calls them in this release."""
 
 
 @dataclass
@@ -126,8 +124,8 @@ def test_every_hook_on_the_path_of_a_message_is_called_and_heeded(recorded: Reco
     assert not any("secret" in text or "spam" in text or "hush" in text for text in texts)
     called = {line["hook"] for line in recorded.lines("hooks")}
     assert called == CALLED
-    assert {name for name, kind in HOOKS.items() if kind is not HookKind.REGISTRATION} == CALLED | NOT_YET
-    assert script("docs").unused_hooks() >= NOT_YET
+    assert {name for name, kind in HOOKS.items() if kind is not HookKind.REGISTRATION} == CALLED
+    assert not script("docs").unused_hooks() & CALLED
 
 
 def test_every_kind_of_event_is_taken_and_only_some_change_anything(recorded: Recorded) -> None:
@@ -185,15 +183,15 @@ def test_what_is_registered_is_known_also_where_nothing_asks_for_it_yet(tmp_path
         assert [one.name for one in registry.approval_kinds()] == ["record"]
 
 
-async def test_hooks_that_nothing_calls_yet_can_be_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JACKFIELD_TEST_RECORDER", str(tmp_path))
-    with Site(tmp_path / "site") as site:
-        site.install(ROOT / "tests" / "fixtures" / "plugins" / "recorder")
-        registry = PluginRegistry(state_file=site.state_file)
-        registry.load(Kind.CHANNEL, "recorder")
-        assert all(registry.dispatcher.has(hook) for hook in CALLED | NOT_YET)
-        text = await registry.dispatcher.compose("tool_instructions", "text", "Use it.", tool_set="dice")
-        assert text == "Use it."
+def test_what_plugins_compose_stands_in_the_system_prompt(recorded: Recorded) -> None:
+    """Architecture 4: compose_prompt adds to it, tool_instructions changes what it says of a tool set."""
+    recorded.say("mock: show system")
+    recorded.wait_call("compose_prompt", group="andy")
+    recorded.wait_call("tool_instructions", tool_set="messaging")
+    recorded.exchange.wait_for(lambda: recorded.lines("out"), "the system prompt to be shown")
+    shown = "\n".join(line["text"] for line in recorded.lines("out"))
+    assert "You are recorded." in shown
+    assert "Every message is recorded." in shown
 
 
 def test_a_folder_of_documents_is_a_pack_like_one_that_register_packs_returns(tmp_path: Path) -> None:

@@ -186,12 +186,16 @@ class HookSpecs:
 
     @_spec
     async def compose_prompt(self, request: PromptRequest, text: str) -> str:
-        """Change the system prompt of a session that is about to start."""
+        """Add to the system prompt of a session whose runner is about to start.
+
+        `text` is what other plugins have added so far.  It comes after the group's own words and the instructions of
+        the tool sets; more than 64 KiB are left out.
+        """
         return text
 
     @_spec
     async def tool_instructions(self, tool_set: str, text: str) -> str:
-        """Change the instructions of a tool set, as they go into the system prompt."""
+        """Change the instructions of a tool set, as they go into the system prompt of a runner that is to start."""
         return text
 
     @_spec

@@ -13,6 +13,7 @@ from pathlib import Path
 from jackfield.api import GroupPlace, Isolation, LaunchSpec, Runtime, RuntimeHandle, SessionPlace
 from jackfield.config import AgentSettings
 from jackfield.errors import ConfigError, JackfieldError, NotFound, PluginBroken, RuntimeFailed
+from jackfield.host import instructions
 from jackfield.host.hub import Hub
 from jackfield.host.settings_of import validated
 from jackfield.ids import SessionId
@@ -98,7 +99,12 @@ class Launcher:
         await asyncio.to_thread(folder.create)
         epoch = await self._hub.store.write(sessions.begin_epoch, session.id, self._hub.clock.now())
         await self._project(session, group)
-        spec = self._spec(session, group, agent, runtime, place, epoch)
+        tools = tuple(agent.tools)
+        spec = replace(
+            self._spec(session, group, agent, runtime, place, epoch),
+            instructions=await instructions.additions(self._hub, session, group, tools),
+            tool_instructions=await instructions.tool_instructions(self._hub, tools),
+        )
         await asyncio.to_thread(folder.write_spec, spec)
         session = replace(session, epoch=epoch)
         bell = make_bell(session, None)

@@ -56,6 +56,10 @@ class RunnerSpec:
     """Values are JSON text, by key: what `[providers.<name>]` of `agent.toml` says."""
     tool_settings: dict[str, str] = field(default_factory=dict)
     """JSON text of one object by tool set."""
+    instructions: str = ""
+    """What plugins of the host added to the system prompt (`compose_prompt`)."""
+    tool_instructions: dict[str, str] = field(default_factory=dict)
+    """By tool set, where a plugin of the host changed them (`tool_instructions`); the others are the tool set's own."""
     limits: RunnerLimits = RunnerLimits()
     timezone: str = "UTC"
     unwrapped: str = "origin"

@@ -241,7 +241,8 @@ class Agent:
         """Have a conversation open whose system prompt is up to date, and make the prompt."""
         group = Path(self.spec.paths.group)
         words = await self.mail.run(lambda mailbox: group_words(group))
-        told = [(found.title, found.instructions) for found, _ in self._engine.tool_sets]
+        changed = self.spec.tool_instructions
+        told = [(each.title, changed.get(each.name, each.instructions)) for each, _ in self._engine.tool_sets]
         system_prompt = compose(self.spec, words, scene.destinations, told)
         known = self.conversation.is_open
         notices: list[str] = []

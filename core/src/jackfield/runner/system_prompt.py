@@ -36,11 +36,16 @@ def group_words(group: Path) -> str:
 def compose(
     spec: RunnerSpec, words: str, destinations: Sequence[Destination], instructions: Sequence[tuple[str, str]]
 ) -> str:
-    """The whole prompt; `instructions` are (title, text) of each tool set (messaging.md 6.6)."""
+    """The whole prompt; `instructions` are (title, text) of each tool set (messaging.md 6.6).
+
+    What plugins added in the host (`spec.instructions`) comes last.
+    """
     parts = [words] if words else []
     parts.append(f"# Who you are\n\nYou are {spec.agent_name}. Answer the people who write to you through Jackfield.")
     parts.append("# Messages\n\n" + "\n\n".join([_READING, _writing(spec, destinations), _PRIVATE]))
     parts.extend(f"# {title}\n\n{text.strip()}" for title, text in instructions if text.strip())
+    if spec.instructions:
+        parts.append(spec.instructions)
     return "\n\n".join(parts) + "\n"
 
 
