@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from jackfield.errors import NotFound
 
 from tests.harness.exchange import Exchange
 
@@ -66,6 +67,23 @@ def test_members_and_owners_are_let_in_and_out_at_once(exchange: Exchange) -> No
     exchange.say("door", "once an owner", sender="mia")
     exchange.wait_for(lambda: exchange.audit("door") == {"unknown_sender_strict": 3}, "the third refusal")
     assert exchange.texts("door") == ["You said: as a member", "You said: as an owner"]
+
+
+def test_an_admin_is_let_in_and_gives_orders_and_a_member_does_not(exchange: Exchange) -> None:
+    """Architecture 8: an admin of one group is none of another; the audit is shown to the operator."""
+    exchange.join("ranks", policy="strict")
+    assert exchange.op("admin.add", user="postbox:ada", group="andy", name="Ada")["changed"]
+    assert not exchange.op("admin.add", user="postbox:ada", group="andy")["changed"]
+    assert [(one["user"], one["group"]) for one in exchange.op("admin.list")] == [("postbox:ada", "andy")]
+    exchange.say("ranks", "/clear", sender="ada")
+    exchange.wait_text("ranks", "Session cleared.")
+    exchange.op("admin.remove", user="postbox:ada", group="andy")
+    exchange.say("ranks", "and now", sender="ada")
+    exchange.wait_for(lambda: exchange.audit("ranks") == {"unknown_sender_strict": 1}, "the refusal")
+    (drop,) = [one for one in exchange.op("channel.drops") if one["chat"] == "postbox:box:ranks"]
+    assert (drop["sender"], drop["group"], drop["count"]) == ("ada", "andy", 1)
+    with pytest.raises(NotFound):
+        exchange.op("admin.remove", user="postbox:ada", group="andy")
 
 
 def test_a_name_that_the_platform_does_not_vouch_for_is_nobodys(exchange: Exchange) -> None:

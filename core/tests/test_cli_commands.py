@@ -106,6 +106,7 @@ def group_json(folder: str = "andy", **more: Json) -> Json:
         (["channel", "list"], "channel.list", {}),
         (["channel", "chats"], "channel.chats", {}),
         (["channel", "chats", "--instance", "work"], "channel.chats", {"instance": "work"}),
+        (["channel", "drops", "--limit", "7"], "channel.drops", {"limit": 7}),
         (["channel", "set", "mg_1", "--policy", "public"], "chat.set", {"chat": "mg_1", "policy": "public"}),
         (["wire"], "wire.list", {}),
         (["wire", "a:b:c", "andy"], "wire.add", {"chat": "a:b:c", "group": "andy"}),

@@ -37,6 +37,7 @@ ENTRIES = {
     "wire": Entry("wiring:wire", "Join a chat to an agent group.", AGENTS, ("wires", "wirings", "wiring")),
     "unwire": Entry("wiring:unwire", "Part them again.", AGENTS),
     "owner": Entry("people:owner", "People who may do everything.", AGENTS, ("owners",)),
+    "admin": Entry("people:admin", "People who may give an agent group orders.", AGENTS, ("admins",)),
     "member": Entry("people:member", "People who may talk to an agent group.", AGENTS, ("members",)),
     "user": Entry("people:user", "Everybody who was ever seen.", AGENTS, ("users",)),
     "session": Entry("session:session", "Conversations: list, read, stop.", TRAFFIC, ("sessions",)),

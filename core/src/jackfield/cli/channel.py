@@ -61,6 +61,19 @@ def chats(instance: str | None) -> None:
     output.table(rows, columns, empty="No chat was seen yet.  Write to a channel, or wire one by its address.")
 
 
+@channel.command("drops")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@json_option
+def drops(limit: int) -> None:
+    """List what no agent took, and why: counted by chat, sender and reason; the text is not kept."""
+    found = call("channel.drops", limit=limit)
+    if emit(found):
+        return
+    rows = [{**one, "last": output.ago(one.get("last_at"))} for one in found]
+    columns = {"chat": "CHAT", "sender": "SENDER", "reason": "REASON", "count": "COUNT", "last": "LAST"}
+    output.table(rows, columns, empty="Every message found an agent.")
+
+
 @channel.command("set")
 @click.argument("chat")
 @click.option("--policy", type=POLICIES, help="What happens to people who are not known.")

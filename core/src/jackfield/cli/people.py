@@ -1,4 +1,4 @@
-"""`jackfield owner`, `member` and `user`: who may talk to whom.  USER is `<channel type>:<handle>`."""
+"""`jackfield owner`, `admin`, `member` and `user`: who may talk to whom.  USER is `<channel type>:<handle>`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jackfield.cli.lazy import Group, json_option
 from jackfield.cli.printable import line
 from jackfield.cli.state import call, emit, say
 
-__all__ = ["member", "owner", "user"]
+__all__ = ["admin", "member", "owner", "user"]
 
 
 @click.group(cls=Group)
@@ -49,6 +49,53 @@ def remove_owner(user: str) -> None:
     if emit(result):
         return
     say(f"{line(user)} is no owner any more")
+
+
+@click.group(cls=Group)
+def admin() -> None:
+    """Admins may use the commands of an agent group that change it, such as /clear, and stop anybody's turn."""
+
+
+@admin.command("list")
+@click.argument("group", required=False)
+@json_option
+def list_admins(group: str | None) -> None:
+    """List the admins; with GROUP, those that count there."""
+    found = call("admin.list", group=group)
+    if emit(found):
+        return
+    rows = [{**one, "group": one["group"] or "(all)", "since": output.ago(one.get("granted_at"))} for one in found]
+    output.table(rows, {"user": "USER", "group": "GROUP", "since": "SINCE"}, empty="There is no admin.")
+
+
+@admin.command("add")
+@click.argument("user")
+@click.argument("group", required=False)
+@click.option("--name", help="What the person is called.")
+@json_option
+def add_admin(user: str, group: str | None, name: str | None) -> None:
+    """Make somebody an admin of GROUP, or of all groups."""
+    result = call("admin.add", user=user, group=group, name=name)
+    if emit(result):
+        return
+    said = "is an admin" if result.get("changed", True) else "was an admin already"
+    say(f"{line(user)} {said} {_of(result['group'])}")
+
+
+@admin.command("remove")
+@click.argument("user")
+@click.argument("group", required=False)
+@json_option
+def remove_admin(user: str, group: str | None) -> None:
+    """Take it back: of GROUP, or of all groups."""
+    result = call("admin.remove", user=user, group=group)
+    if emit(result):
+        return
+    say(f"{line(user)} is no admin {_of(result['group'])} any more")
+
+
+def _of(group: str | None) -> str:
+    return "of all agent groups" if group is None else f"of {line(group)}"
 
 
 @click.group(cls=Group)

@@ -247,7 +247,7 @@ class Router:
                     policy=UnknownSenderPolicy.REQUEST_APPROVAL,
                     now=now,
                 )
-                events.audit_drop(db, event.address, event.sender.handle, "no_agent_wired", now)
+                _audit(db, event, "no_agent_wired", now)
             events.finish(db, stored.id, EventState.IGNORED, now=now, reason="no_agent_wired")
 
         await self._hub.store.write(note)
@@ -409,7 +409,7 @@ def _record(
     for outcome in routed:
         if outcome.session is None or outcome.row_id is None:
             if outcome.state is InboundState.REFUSED:
-                events.audit_drop(db, event.address, event.sender.handle, outcome.reason, now)
+                _audit(db, event, outcome.reason, now, outcome.wired.group)
             continue
         taken = True
         inbound.record(
@@ -430,7 +430,22 @@ def _record(
         return
     reasons = ", ".join(sorted({outcome.reason for outcome in routed}))
     if not taken and not any(outcome.state is InboundState.REFUSED for outcome in routed):
-        events.audit_drop(db, event.address, event.sender.handle, "no_agent_engaged", now)
+        _audit(db, event, "no_agent_engaged", now)
     events.finish(
         db, stored.id, EventState.ROUTED if taken else EventState.IGNORED, now=now, reason=None if taken else reasons
+    )
+
+
+def _audit(
+    db: sqlite3.Connection, event: MessageReceived, reason: str, now: UnixMs, group: AgentGroup | None = None
+) -> None:
+    """Count a message that no agent took, for `jackfield channel drops`; not a word of it."""
+    events.audit_drop(
+        db,
+        event.address,
+        event.sender.handle,
+        reason,
+        now,
+        sender_name=event.sender.display_name,
+        agent_group_id=group.id if group is not None else None,
     )

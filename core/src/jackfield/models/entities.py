@@ -132,7 +132,7 @@ class Wiring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One conversation of one agent group.  `key` is unique in its group; see `jackfield.host.sessions`."""
+    """One conversation of one agent group.  `key` is unique in its group; see `jackfield.host.session_keys`."""
 
     id: SessionId
     agent_group_id: AgentGroupId

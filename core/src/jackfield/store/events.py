@@ -200,7 +200,7 @@ def audit_drop(
     sender_name: str | None = None,
     agent_group_id: AgentGroupId | None = None,
 ) -> None:
-    """Count a message that nobody took.  `sender` is the user id, empty when there is none."""
+    """Count a message that nobody took.  `sender` is the handle on the channel, empty when there is none."""
     db.execute(
         "INSERT INTO drops (channel_type, instance, platform_id, sender, reason, sender_name, agent_group_id, count, "
         "first_at, last_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?8) "

@@ -10,7 +10,7 @@ from jackfield.config import load_agent
 from jackfield.errors import Conflict, JackfieldError, NotFound, UsageError
 from jackfield.host import engage
 from jackfield.host.services.context import Args, ServiceContext, operation
-from jackfield.host.services.shapes import chat_json, destination_json, group_json, wiring_json
+from jackfield.host.services.shapes import chat_json, destination_json, drop_json, group_json, wiring_json
 from jackfield.ids import AgentGroupId, MessagingGroupId, WiringId, new_id, user_id
 from jackfield.models import (
     Address,
@@ -27,7 +27,7 @@ from jackfield.models import (
     WiringOrigin,
     valid_folder,
 )
-from jackfield.store import chats, groups, people, sessions, wirings
+from jackfield.store import chats, events, groups, people, sessions, wirings
 
 __all__: list[str] = []
 
@@ -203,6 +203,21 @@ async def channel_chats(context: ServiceContext, args: Args) -> list[dict[str, A
                 ]
             }
             for chat in chats.messaging_groups(db, instance=instance)
+        ]
+
+    return await context.hub.store.read(look)
+
+
+@operation("channel.drops")
+async def channel_drops(context: ServiceContext, args: Args) -> list[dict[str, Any]]:
+    """The audit of what no agent took: counts by chat, sender and reason, never a word of the text."""
+    limit = args.number("limit", 50, low=1, high=1000)
+
+    def look(db: sqlite3.Connection) -> list[dict[str, Any]]:
+        by_id = {group.id: group for group in groups.agent_groups(db)}
+        return [
+            drop_json(one, by_id.get(one.agent_group_id) if one.agent_group_id is not None else None)
+            for one in events.drops(db, limit)
         ]
 
     return await context.hub.store.read(look)

@@ -1,4 +1,4 @@
-"""Operations on users, owners and members."""
+"""Operations on users, owners, admins and members."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jackfield.errors import Conflict, NotFound, UsageError
 from jackfield.host.services.context import Args, ServiceContext, operation
 from jackfield.host.services.shapes import member_json, role_json, user_json
 from jackfield.ids import AgentGroupId, UserId
-from jackfield.models import Member, Role, RoleName
+from jackfield.models import AgentGroup, Member, Role, RoleName
 from jackfield.store import groups, people
 
 __all__: list[str] = []
@@ -66,6 +66,53 @@ async def owner_remove(context: ServiceContext, args: Args) -> dict[str, Any]:
 
     await context.hub.store.write(remove)
     return {"removed": user}
+
+
+async def _scope(context: ServiceContext, args: Args) -> AgentGroup | None:
+    """The agent group that an admin is of; None means all of them."""
+    name = args.optional_text("group")
+    return await context.group(name) if name else None
+
+
+@operation("admin.list")
+async def admin_list(context: ServiceContext, args: Args) -> list[dict[str, Any]]:
+    wanted = await _scope(context, args)
+    roles = await context.hub.store.read(people.all_roles, None if wanted is None else wanted.id)
+    folders = {group.id: group.folder for group in await context.hub.store.read(groups.agent_groups)}
+    return [
+        role_json(role) | {"group": None if role.agent_group_id is None else folders.get(role.agent_group_id)}
+        for role in roles
+        if role.role is RoleName.ADMIN
+    ]
+
+
+@operation("admin.add")
+async def admin_add(context: ServiceContext, args: Args) -> dict[str, Any]:
+    user, group, now = _user(args), await _scope(context, args), context.hub.clock.now()
+    role = Role(
+        user_id=user,
+        role=RoleName.ADMIN,
+        agent_group_id=None if group is None else group.id,
+        granted_by=None,
+        granted_at=now,
+    )
+
+    def add(db: sqlite3.Connection) -> bool:
+        people.ensure_user(db, user, user.partition(":")[0], args.optional_text("name"), now)
+        return people.grant(db, role)
+
+    changed = await context.hub.store.write(add)
+    return role_json(role) | {"group": None if group is None else group.folder, "changed": changed}
+
+
+@operation("admin.remove")
+async def admin_remove(context: ServiceContext, args: Args) -> dict[str, Any]:
+    user, group = _user(args), await _scope(context, args)
+    scope = None if group is None else group.id
+    if not await context.hub.store.write(people.revoke, user, RoleName.ADMIN, scope):
+        where = "of all agent groups" if group is None else f"of {group.folder}"
+        raise NotFound(f"{user} is no admin {where}", fix="see `jackfield admin list`")
+    return {"removed": user, "group": None if group is None else group.folder}
 
 
 @operation("member.list")

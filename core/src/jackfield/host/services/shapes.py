@@ -17,11 +17,13 @@ from jackfield.models import (
     User,
     Wiring,
 )
+from jackfield.store.events import Drop
 
 __all__ = [
     "chat_json",
     "delivery_json",
     "destination_json",
+    "drop_json",
     "group_json",
     "inbound_json",
     "member_json",
@@ -134,6 +136,19 @@ def delivery_json(delivery: Delivery, text: str) -> dict[str, Any]:
         "text": text,
         "created_at": moment(delivery.created_at),
         "updated_at": moment(delivery.updated_at),
+    }
+
+
+def drop_json(drop: Drop, group: AgentGroup | None) -> dict[str, Any]:
+    return {
+        "chat": str(drop.address),
+        "sender": drop.sender,
+        "name": drop.sender_name,
+        "reason": drop.reason,
+        "group": group.folder if group is not None else drop.agent_group_id,
+        "count": drop.count,
+        "first_at": moment(drop.first_at),
+        "last_at": moment(drop.last_at),
     }
 
 
