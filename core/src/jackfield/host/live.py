@@ -308,10 +308,11 @@ class LiveHost:
         self.typing.end(runner.session.id)
         await self.collector.collect(runner.session.id)
         await self.streams.abort(runner.session.id)
-        ready = await self.unfinished.release_claims(runner.session)
+        released = await self.unfinished.release_claims(runner.session)
+        runner.worked = released.held or bool(runner.claims)
         self.nudge()
         self.collector.forget(runner.session.id)
-        return ready
+        return released.ready
 
     def _acked(self, session_id: SessionId, acks: Sequence[Ack]) -> None:
         """Follow what the runner has in its hands."""

@@ -64,6 +64,8 @@ class Runner:
     claims: set[str] = field(default_factory=set)
     """Inbound ids that it is working on, as far as its acks told."""
     watched: asyncio.Task[None] | None = None
+    worked: bool = False
+    """Whether it had something in its hands when it ended."""
     woken_at: float | None = None
     """When it was last rung for something that it has not answered since."""
     stopping: str | None = None
@@ -346,7 +348,8 @@ class Supervisor:
                 self.wake(session_id, group_id)
             self._fill()
 
-    async def _could_not_start(self, session: Session, reason: str) -> None:
+    async def _could_not_start(self, session: Session, reason: str, *, told: str | None = None) -> None:
+        """`told` is what people hear instead of the reason: not what a program wrote into its log."""
         self._hub.trouble("launch")
         failing = self._failing.setdefault(session.id, _Failing(0, 0.0))
         failing.count += 1
@@ -358,7 +361,7 @@ class Supervisor:
         )  # fmt: skip
         if failing.count >= TELL_AFTER and not failing.told:
             failing.told = True
-            await self._on_cannot_start(session, reason)
+            await self._on_cannot_start(session, told or reason)
 
     def _make_bell(self, session: Session, peer_uid: int | None) -> HostBell:
         session_id = session.id
@@ -378,7 +381,9 @@ class Supervisor:
     async def _register(self, session: Session, handle: RuntimeHandle, runtime: Runtime) -> Runner:
         bell = self._make_bell(session, handle.peer_uid)
         await bell.open()
-        return self._runner_of(session, handle, runtime, bell)
+        runner = self._runner_of(session, handle, runtime, bell)
+        runner.started -= EARLY_END  # an adopted one has lived before
+        return runner
 
     def _runner_of(self, session: Session, handle: RuntimeHandle, runtime: Runtime, bell: HostBell) -> Runner:
         now = self._hub.clock.monotonic()
@@ -414,9 +419,9 @@ class Supervisor:
                 tail = "\n".join(runner.handle.logs()[-5:])
                 log.warning("the runner of session %s ended with %d after %.1f s\n%s", session_id, code, lived, tail)
             more = await self._collect_rest(runner, code)
-            if failed and lived < EARLY_END:
+            if failed and lived < EARLY_END and not runner.worked:
                 last = runner.handle.logs()[-1:] or [f"it ended with {code}"]
-                await self._could_not_start(runner.session, last[0])
+                await self._could_not_start(runner.session, last[0], told="it breaks off when it begins")
             elif not failed:
                 self._failing.pop(session_id, None)
         finally:

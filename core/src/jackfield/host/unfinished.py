@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 from jackfield.clock import UnixMs
@@ -15,15 +16,26 @@ from jackfield.errors import JackfieldError, MailboxError
 from jackfield.host import retry
 from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
-from jackfield.ids import SessionId
+from jackfield.ids import InboundId, SessionId
+from jackfield.mailbox import HostMailbox
 from jackfield.models import InboundEntry, InboundState, Session
 from jackfield.store import events, inbound, sessions
 
-__all__ = ["Unfinished"]
+__all__ = ["OPERATOR", "Released", "Unfinished"]
 
 log = logging.getLogger(__name__)
 
 DUE_BATCH = 200
+OPERATOR = "operator"
+"""Reason of a retry that a person asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """`ready` tells that something in the session can be worked on now, `held` that the dead runner had begun work."""
+
+    ready: bool
+    held: bool
 
 
 class Unfinished:
@@ -42,15 +54,18 @@ class Unfinished:
         self._tell = tell
         self._retake = retake
 
-    async def release_claims(self, session: Session) -> bool:
+    async def release_claims(self, session: Session) -> Released:
         """After a runner's end, its rows collected: what it still held gets another try, or fails for good (C088).
 
-        Returns whether something in the session can be worked on now.
+        A row waits in the mailbox, too, so that a runner which is started for something else does not take it early;
+        one that failed is taken out of it.
         """
         now = self._hub.clock.now()
+        told: list[str] = []
+        later: list[tuple[InboundId, int, UnixMs]] = []
+        gone: list[InboundId] = []
 
-        def release(db: sqlite3.Connection) -> tuple[bool, list[str]]:
-            told: list[str] = []
+        def release(db: sqlite3.Connection) -> bool:
             ready = False
             for entry in inbound.open_entries(db, session.id):
                 if entry.state is InboundState.QUEUED:
@@ -60,18 +75,33 @@ class Unfinished:
                 match retry.after_crash(entry.attempts, now):
                     case retry.RetryAt(at=at, reason=reason):
                         inbound.set_state(db, entry.id, InboundState.RETRYING, now, next_try_at=at, reason=reason)
+                        later.append((entry.id, entry.attempts + 1, at))
                     case retry.Fail(reason=reason, tell=tell):
                         inbound.set_state(db, entry.id, InboundState.FAILED, now, reason=reason)
+                        gone.append(entry.id)
                         told.append(tell)
-            return ready, told
+            return ready
 
         open_entries = await self._hub.store.read(inbound.open_entries, session.id)
         if not open_entries:
-            return False
-        ready, told = await self._hub.store.write(release)
+            return Released(ready=False, held=False)
+        ready = await self._hub.store.write(release)
+
+        def hold_back(box: HostMailbox) -> None:
+            for row_id, attempt, at in later:
+                box.retry(row_id, attempt, at)
+            box.withdraw(gone)
+
+        if later or gone:
+            try:
+                await self._inbox.use(session, hold_back)
+            except MailboxError as problem:
+                # Then the next runner takes them at once, which costs a try and loses nothing.
+                self._hub.trouble("retry")
+                log.warning("what the runner of session %s held is not held back: %s", session.id, problem)
         if told:
             await self._tell(session, told[0])
-        return ready
+        return Released(ready=ready, held=bool(later or gone))
 
     async def due(self) -> None:
         """Give every message whose next try has come to its session again."""
@@ -99,7 +129,8 @@ class Unfinished:
             )
             return
         attempt = entry.attempts + 1
-        known = await self._inbox.use(session, lambda box: box.retry(entry.id, attempt, now))
+        revive = entry.reason == OPERATOR
+        known = await self._inbox.use(session, lambda box: box.retry(entry.id, attempt, now, revive=revive))
         if not known:
             await self._enqueue_again(entry)
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from jackfield.clock import UnixMs
 from jackfield.errors import Conflict, NotFound
+from jackfield.host.parking import SCOPES, scope_key
 from jackfield.host.services.context import Args, ServiceContext, operation
 from jackfield.host.services.shapes import delivery_json, inbound_json, session_json
 from jackfield.host.text_of import text_of
+from jackfield.host.unfinished import OPERATOR
 from jackfield.ids import DeliveryId, InboundId, new_id
 from jackfield.models import (
     Address,
@@ -91,7 +93,9 @@ async def session_tail(context: ServiceContext, args: Args) -> list[dict[str, An
             delivery_json(item, text_of(item)) | {"at": delivery_json(item, "")["created_at"]}
             for item in deliveries.deliveries(db, session_id=session.id, limit=limit)
         ]
-        items = sorted((item for item in said[::-1] + sent[::-1] if item["at"] > after), key=lambda item: str(item["at"]))
+        items = sorted(
+            (item for item in said[::-1] + sent[::-1] if item["at"] > after), key=lambda item: str(item["at"])
+        )
         return items[-limit:]
 
     return await context.hub.store.read(look)
@@ -200,6 +204,7 @@ async def message_retry(context: ServiceContext, args: Args) -> dict[str, Any]:
     """Try a failed message again: an inbound one by its agent, an outbound part by its channel."""
     shown = await _shown(context, args.text("id"))
     now = context.hub.clock.now()
+    shared = await _scope_of(context, shown["session"])
 
     def revive(db: sqlite3.Connection) -> str | None:
         if shown["direction"] == "in":
@@ -207,9 +212,11 @@ async def message_retry(context: ServiceContext, args: Args) -> dict[str, Any]:
             if entry is None or entry.state not in (InboundState.FAILED, InboundState.RETRYING, InboundState.PARKED):
                 return None
             sessions.unpark(db, entry.session_id)
+            for scope in SCOPES:
+                sessions.unpark_scope(db, scope, shared)
             inbound.revive(db, entry.id, now)
             # As a retry that is due now: the timer raises the attempt in the mailbox and wakes the session.
-            inbound.set_state(db, entry.id, InboundState.RETRYING, now, next_try_at=now, reason="operator")
+            inbound.set_state(db, entry.id, InboundState.RETRYING, now, next_try_at=now, reason=OPERATOR)
             return ""
         part = deliveries.delivery(db, shown["id"])
         if part is None or part.state not in (DeliveryState.FAILED, DeliveryState.RETRYING, DeliveryState.WAITING):
@@ -217,7 +224,7 @@ async def message_retry(context: ServiceContext, args: Args) -> dict[str, Any]:
         if part.state is DeliveryState.FAILED:
             deliveries.revive(db, part.id, now)
         else:
-            deliveries.retry_at(db, part.id, now, "operator", part.last_error, now, counts=False)
+            deliveries.retry_at(db, part.id, now, OPERATOR, part.last_error, now, counts=False)
         return str(part.address)
 
     destination = await context.hub.store.write(revive)
@@ -228,6 +235,13 @@ async def message_retry(context: ServiceContext, args: Args) -> dict[str, Any]:
         if destination:
             context.live.kick([destination])
     return await _shown(context, args.text("id"))
+
+
+async def _scope_of(context: ServiceContext, session_id: str) -> str:
+    """What the session shares with others: trying again is also trying that again."""
+    session = await context.session(session_id)
+    group = await context.hub.store.read(groups.agent_group, session.agent_group_id)
+    return scope_key(context.hub, group) if group is not None else ""
 
 
 @operation("message.drop")
