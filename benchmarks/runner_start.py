@@ -1,7 +1,7 @@
 """`make bench B=runner_start`: a process runner from launch to its first poll, and its memory before a provider loads.
 
-Through the process runtime as the host uses it, with whatever isolation it proves here.  Ends with the resident memory in
-MB at the first heartbeat; the target is under 40.
+Through the process runtime as the host uses it, with whatever isolation it proves here.  Ends with the resident memory
+in MB at the first heartbeat; the target is under 40.
 """
 
 from __future__ import annotations

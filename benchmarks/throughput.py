@@ -117,7 +117,8 @@ async def main() -> None:
     print(f"exchange: {rate:.0f} messages/s over {SESSIONS} sessions, at most {peak} runners at once")
     print(f"bare sequence: {before:.0f} messages/s before, {after:.0f} after")
     print(
-        f"host memory: {early:.1f} MB after a fifth, {late:.1f} MB at the end ({(late / early - 1) * 100:+.1f} %, target +5)"
+        f"host memory: {early:.1f} MB after a fifth, {late:.1f} MB at the end "
+        f"({(late / early - 1) * 100:+.1f} %, target +5)"
     )
     print(f"ratio (target at least 0.5): {rate / theirs:.2f}")
 

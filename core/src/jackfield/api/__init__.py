@@ -1,8 +1,8 @@
 """What plugins implement, and what they are handed.
 
 Everything public to a plugin is here and in `jackfield.models`, `jackfield.errors`; `API_VERSION` moves when a
-signature changes, and a test keeps the snapshot (architecture, section 4).  Each name's module is imported when the name
-is first used, so that a provider does not pay for the channels.
+signature changes, and a test keeps the snapshot (architecture, section 4).  Each name's module is imported when the
+name is first used, so that a provider does not pay for the channels.
 """
 
 from __future__ import annotations

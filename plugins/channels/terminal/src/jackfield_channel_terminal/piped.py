@@ -102,7 +102,9 @@ async def _send_one(
         await screen.problem(f"the turn {item['state']}: {item.get('reason') or 'no reason is known'}")
         return 1
     for item in outcome.get("parked", ()):
-        await screen.problem(f"the message is kept and answered later ({item['reason'] or 'the agent rests after a failure'})")
+        await screen.problem(
+            f"the message is kept and answered later ({item['reason'] or 'the agent rests after a failure'})"
+        )
         return 1
     if not outcome.get("settled"):
         await screen.problem(f"no answer within {options.timeout:g} seconds; it goes on, see `jackfield message list`")
