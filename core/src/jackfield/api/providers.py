@@ -354,5 +354,17 @@ class ProviderType:
     name: str
     title: str
     create: Callable[[Any], Provider]
-    """`create(settings)`; an instance of `settings`, or an empty dict without one."""
-    settings: type[BaseModel] | None = None
+    """`create(settings)`; an instance of the settings model, or an empty dict without one.  A model that was given by
+    its place is not loaded when a group sets nothing; then `create` gets an empty dict, too."""
+    settings: type[BaseModel] | str | None = None
+    """The settings model, or where it is (`module:Class`), so that a runner may start without loading pydantic."""
+
+    def settings_model(self) -> type[BaseModel] | None:
+        """The settings model itself."""
+        if not isinstance(self.settings, str):
+            return self.settings
+        from importlib import import_module
+
+        module, _, name = self.settings.partition(":")
+        found: type[BaseModel] = getattr(import_module(module), name)
+        return found

@@ -1,17 +1,22 @@
 """The session folder, where host and runner meet: files, both sides' access to them, and the doorbell (architecture 6).
 
-Light to import: the runner does so before its first heartbeat.
+Each name's module is imported when the name is first used: a runner needs its own side only, and before its first
+heartbeat.
 """
 
 from __future__ import annotations
 
-from jackfield.mailbox.doorbell import HostBell, RunnerBell
-from jackfield.mailbox.host import BadRow, Enqueued, HostMailbox, OutboundBatch
-from jackfield.mailbox.names import file_name, safe_name
-from jackfield.mailbox.paths import FILE_LIMIT, SessionFolder
-from jackfield.mailbox.pool import MailboxPool
-from jackfield.mailbox.runner import RunnerMailbox
-from jackfield.mailbox.schema import READABLE_FORMATS, ROW_LIMIT
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jackfield.mailbox.doorbell import HostBell, RunnerBell
+    from jackfield.mailbox.host import BadRow, Enqueued, HostMailbox, OutboundBatch
+    from jackfield.mailbox.names import file_name, safe_name
+    from jackfield.mailbox.paths import FILE_LIMIT, SessionFolder
+    from jackfield.mailbox.pool import MailboxPool
+    from jackfield.mailbox.runner import RunnerMailbox
+    from jackfield.mailbox.schema import READABLE_FORMATS, ROW_LIMIT
 
 __all__ = [
     "FILE_LIMIT",
@@ -29,3 +34,22 @@ __all__ = [
     "file_name",
     "safe_name",
 ]
+
+_HOME_OF = {
+    "doorbell": ("HostBell", "RunnerBell"),
+    "host": ("BadRow", "Enqueued", "HostMailbox", "OutboundBatch"),
+    "names": ("file_name", "safe_name"),
+    "paths": ("FILE_LIMIT", "SessionFolder"),
+    "pool": ("MailboxPool",),
+    "runner": ("RunnerMailbox",),
+    "schema": ("READABLE_FORMATS", "ROW_LIMIT"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _HOME_OF.items():
+        if name in names:
+            found: object = getattr(import_module(f"{__name__}.{module}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

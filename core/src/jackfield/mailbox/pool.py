@@ -73,7 +73,7 @@ class MailboxPool:
     again, so that it never delays the others (architecture 5, rule 6).
     """
 
-    def __init__(self, clock: Clock | None = None, keep: int = 64, workers: int = 4) -> None:
+    def __init__(self, clock: Clock | None = None, keep: int = 64, workers: int = 16) -> None:
         self._clock = clock or SystemClock()
         self._keep = keep
         self._threads = ThreadPoolExecutor(workers, "mailbox")

@@ -46,7 +46,6 @@ from jackfield.runner.board import Board
 from jackfield.runner.context import SessionContext
 from jackfield.runner.conversation import Conversation
 from jackfield.runner.desk import Desk
-from jackfield.runner.endpoint import Endpoint
 from jackfield.runner.heartbeat import Heartbeat
 from jackfield.runner.intake import CARRIED, Scene, Taken, scene_of
 from jackfield.runner.loading import Engine
@@ -58,6 +57,9 @@ from jackfield.runner.system_prompt import compose, group_words
 from jackfield.runner.tools import Bound, bind
 from jackfield.runner.turn import Turn
 from jackfield.runner.usage import Tally
+
+if TYPE_CHECKING:
+    from jackfield.runner.endpoint import Endpoint
 
 __all__ = ["Agent"]
 
@@ -293,6 +295,8 @@ class Agent:
         endpoints = []
         if self._tools and not self.conversation.capabilities.in_process_tools:
             if self._endpoint is None:
+                from jackfield.runner.endpoint import Endpoint
+
                 self._endpoint = Endpoint(self._tools)
                 await self._endpoint.start()
             endpoints.append(self._endpoint.address)

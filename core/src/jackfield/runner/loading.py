@@ -98,12 +98,14 @@ def _import(value: str) -> Any:
 
 
 def _settings(name: str, kind: ProviderType, values: dict[str, Any]) -> Any:
-    if kind.settings is None:
+    if kind.settings is None or (isinstance(kind.settings, str) and not values):
         return values
     import pydantic
 
+    model = kind.settings_model()
+    assert model is not None
     try:
-        return kind.settings.model_validate(values)
+        return model.model_validate(values)
     except pydantic.ValidationError as problem:
         faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors(include_url=False))
         raise PluginBroken(name, "settings", faults, fix=f"mend [providers.{name}] of agent.toml") from None

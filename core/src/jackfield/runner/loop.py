@@ -23,6 +23,7 @@ from jackfield.runner.mailroom import MailRoom
 
 if TYPE_CHECKING:
     from jackfield.runner.agent import Agent
+    from jackfield.runner.loading import Engine
 
 __all__ = ["Runner"]
 
@@ -194,16 +195,13 @@ class Runner:
     async def _load(self) -> Agent:
         """Import the plugin API and the group's plugins in a thread, so that the heart goes on beating."""
 
-        def fetch() -> tuple[object, object]:
+        def fetch() -> tuple[type[Agent], Engine]:
             agent = importlib.import_module("jackfield.runner.agent")
             loading = importlib.import_module("jackfield.runner.loading")
             return agent.Agent, loading.load_engine(self._spec)
 
         made, engine = await asyncio.to_thread(fetch)
-        agent: Agent = made(  # type: ignore[operator]
-            self._spec, engine, self._mail, self._clock, self._bell, self._pulse, self._board, self._heartbeat
-        )
-        return agent
+        return made(self._spec, engine, self._mail, self._clock, self._bell, self._pulse, self._board, self._heartbeat)
 
     async def _agent(self) -> Agent | None:
         """The agent, once it is loaded; None when the runner is told to stop before.  A load that failed is tried again

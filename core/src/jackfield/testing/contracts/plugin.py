@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from jackfield import API_VERSION
+from jackfield.api import ProviderType
 from jackfield.errors import HookMisuse, JackfieldError
 from jackfield.plugins.discovery import Discovery, Found
 from jackfield.plugins.kinds import GROUPS, Kind
@@ -74,7 +75,10 @@ class PluginContract:
         return model.model_validate(values) if model is not None else values
 
     def _settings_model(self) -> type[Any] | None:
-        found: type[Any] | None = getattr(self.item(), "settings", None)
+        item = self.item()
+        found: type[Any] | None = (
+            item.settings_model() if isinstance(item, ProviderType) else getattr(item, "settings", None)
+        )
         return found
 
     def _matching(self) -> list[Found]:

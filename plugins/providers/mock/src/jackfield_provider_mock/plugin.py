@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from jackfield.api import Provider, ProviderType, hookimpl
 
+from jackfield_provider_mock.defaults import Defaults
+
 if TYPE_CHECKING:
     from jackfield_provider_mock.settings import MockSettings
 
@@ -16,14 +18,18 @@ __all__ = ["create", "register_providers"]
 def create(settings: MockSettings | dict[str, Any]) -> Provider:
     """A provider with these settings; an empty dict takes the defaults."""
     from jackfield_provider_mock.provider import MockProvider
-    from jackfield_provider_mock.settings import MockSettings
 
-    return MockProvider(MockSettings.model_validate(settings) if isinstance(settings, dict) else settings)
+    if isinstance(settings, dict):
+        if not settings:
+            return MockProvider(Defaults())
+        from jackfield_provider_mock.settings import MockSettings
+
+        settings = MockSettings.model_validate(settings)
+    return MockProvider(settings)
 
 
 @hookimpl
 def register_providers() -> Sequence[ProviderType]:
     """The one provider of this distribution."""
-    from jackfield_provider_mock.settings import MockSettings
-
-    return [ProviderType(name="mock", title="Mock (scripted, no model)", create=create, settings=MockSettings)]
+    place = "jackfield_provider_mock.settings:MockSettings"
+    return [ProviderType(name="mock", title="Mock (scripted, no model)", create=create, settings=place)]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jackfield.api import Continuation, Probe, ProviderCapabilities, ProviderSpec
 
+from jackfield_provider_mock import __version__
 from jackfield_provider_mock.memory import Memory
 from jackfield_provider_mock.script import Step, load_script, read_steps
 from jackfield_provider_mock.session import MockSession
-from jackfield_provider_mock.settings import MockSettings
+
+if TYPE_CHECKING:
+    from jackfield_provider_mock.defaults import Defaults
+    from jackfield_provider_mock.settings import MockSettings
 
 __all__ = ["MockProvider"]
 
@@ -18,7 +22,7 @@ __all__ = ["MockProvider"]
 class MockProvider:
     """An agent without a model (spec/providers.md 8, table, last column)."""
 
-    def __init__(self, settings: MockSettings) -> None:
+    def __init__(self, settings: MockSettings | Defaults) -> None:
         self._settings = settings
 
     def capabilities(self) -> ProviderCapabilities:
@@ -37,7 +41,7 @@ class MockProvider:
 
     async def probe(self) -> Probe:
         """Always well: there is no engine to look for."""
-        return Probe(ok=True, engine="mock", version=_version(), detail="in this process")
+        return Probe(ok=True, engine="mock", version=__version__, detail="in this process")
 
     async def open(self, spec: ProviderSpec, continuation: Continuation | None) -> MockSession:
         """Begin or take up a conversation; its state lies in `<state_dir>/mock/`.
@@ -48,17 +52,10 @@ class MockProvider:
         steps = _steps(self._settings, spec)
         folder = Path(spec.state_dir) / "mock"
         memory, lost = _recall(folder, continuation)
-        return MockSession(spec, self._settings, steps, memory, version=_version(), lost=lost)
+        return MockSession(spec, self._settings, steps, memory, version=__version__, lost=lost)
 
 
-def _version() -> str:
-    try:
-        return metadata.version("jackfield-provider-mock")
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-def _steps(settings: MockSettings, spec: ProviderSpec) -> list[Step]:
+def _steps(settings: MockSettings | Defaults, spec: ProviderSpec) -> list[Step]:
     if isinstance(settings.script, str):
         cwd = Path(spec.cwd)
         return load_script(settings.script, [cwd, *map(Path, spec.extra_dirs), cwd.parent])

@@ -35,6 +35,7 @@ from jackfield_provider_mock.script import Step, choose
 from jackfield_provider_mock.turn import Turn
 
 if TYPE_CHECKING:
+    from jackfield_provider_mock.defaults import Defaults
     from jackfield_provider_mock.settings import MockSettings
 
 __all__ = ["MockSession"]
@@ -54,7 +55,7 @@ class MockSession:
     def __init__(
         self,
         spec: ProviderSpec,
-        settings: MockSettings,
+        settings: MockSettings | Defaults,
         steps: Sequence[Step],
         memory: Memory,
         *,
@@ -161,7 +162,7 @@ class MockSession:
         return self._spec
 
     @property
-    def settings(self) -> MockSettings:
+    def settings(self) -> MockSettings | Defaults:
         return self._settings
 
     @property

@@ -6,9 +6,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from jackfield_provider_mock.defaults import Defaults
 from jackfield_provider_mock.script import read_steps
 
 __all__ = ["MockSettings"]
+
+
+_UNSET = Defaults()
 
 
 class MockSettings(BaseModel):
@@ -16,15 +20,15 @@ class MockSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    script: list[dict[str, Any]] | str | None = None
+    script: list[dict[str, Any]] | str | None = _UNSET.script
     """Steps, or the path of a TOML file with `[[steps]]`, relative to the workspace or the group's folder."""
-    reply: str = "You said: {text}"
+    reply: str = _UNSET.reply
     """What is said when neither a step nor a command in the text says otherwise."""
-    delay: float = Field(default=0.0, ge=0)
+    delay: float = Field(default=_UNSET.delay, ge=0)
     """Seconds before each turn's first action."""
-    stream: bool = True
+    stream: bool = _UNSET.stream
     """Whether texts come in pieces before they are whole."""
-    commands: bool = True
+    commands: bool = _UNSET.commands
     """Whether `mock: ...` in a message is obeyed."""
 
     @field_validator("script")
