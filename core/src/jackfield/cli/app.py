@@ -124,6 +124,7 @@ def cli(context: click.Context) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """One run of the program: every end of it, expected or not, becomes an exit code."""
+    _hold_streams()
     _robust_streams()
     if "_JACKFIELD_COMPLETE" in os.environ:
         from click.shell_completion import shell_complete
@@ -168,6 +169,21 @@ def _options(arguments: Sequence[str]) -> list[str]:
     """The words in front of a `--`, after which nothing is an option."""
     words = list(arguments)
     return words[: words.index("--")] if "--" in words else words
+
+
+def _hold_streams() -> None:
+    """A standard stream that is closed leads to nothing instead.
+
+    Else the next file to be opened takes its number: a lock or a database, into which some child then prints.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            taken = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            os.set_inheritable(taken, True)
+            if getattr(sys, name) is None:
+                setattr(sys, name, os.fdopen(taken, "w" if number else "r", encoding="utf-8", closefd=False))
 
 
 def _robust_streams() -> None:

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 MAX_LINE = 8 * 1024 * 1024
 CONNECT_TIMEOUT = 5.0
+REQUESTS_AT_ONCE = 64
+"""Of one connection.  No more is read from it until one of them is answered, and the answer taken."""
 
 Operation = Callable[[dict[str, Any]], Awaitable[Any]]
 Attach = Callable[["ServerConnection", dict[str, Any]], Awaitable[Callable[[], Awaitable[None]]]]
@@ -164,6 +166,12 @@ class ControlServer:
 
     async def _serve(self, connection: ServerConnection) -> None:
         running: set[asyncio.Task[None]] = set()
+        room = asyncio.Semaphore(REQUESTS_AT_ONCE)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            running.discard(task)
+            room.release()
+
         try:
             while (request := await self._next(connection)) is not None:
                 if request.get("op") == "channel.attach":
@@ -172,9 +180,10 @@ class ControlServer:
                         await serve()
                         return
                     continue
+                await room.acquire()
                 task = asyncio.get_running_loop().create_task(self._answer(connection, request))
                 running.add(task)
-                task.add_done_callback(running.discard)
+                task.add_done_callback(ended)
         finally:
             for task in running:
                 task.cancel()

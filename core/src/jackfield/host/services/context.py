@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from jackfield.errors import NoHost, NotFound, UsageError
+from jackfield.errors import MalformedData, NoHost, NotFound, UsageError
 from jackfield.host.hub import Hub
 from jackfield.ids import AgentGroupId, MessagingGroupId, SessionId
 from jackfield.models import Address, AgentGroup, InboundRow, MessagingGroup, Session
@@ -85,13 +85,25 @@ class ServiceContext:
         """A chat by id or by address text; None when no such chat was seen yet."""
         if text.lower().startswith("mg_"):
             return await self.hub.store.read(chats.messaging_group, MessagingGroupId(text.lower()))
-        return await self.hub.store.read(chats.messaging_group_at, Address.parse(text).chat)
+        return await self.hub.store.read(chats.messaging_group_at, chat_address(text))
 
     async def session(self, session_id: str) -> Session:
         found = await self.hub.store.read(sessions.session, SessionId(session_id.lower()))
         if found is None:
             raise NotFound(f"there is no session {session_id!r}", fix="see `jackfield session list`")
         return found
+
+
+def chat_address(text: str) -> Address:
+    """The chat that an operator wrote as an address.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        return Address.parse(text).chat
+    except MalformedData as problem:
+        raise UsageError(str(problem), fix="`jackfield channel chats` lists the chats that were seen") from None
 
 
 Service = Callable[[ServiceContext, "Args"], Awaitable[Any]]
@@ -132,6 +144,8 @@ class Args:
         value = self._values.get(name)
         if value is not None and not isinstance(value, str):
             raise UsageError(f"{name} must be text, got {value!r}")
+        if value is not None and not _whole(value):
+            raise UsageError(f"{name} holds bytes that are no UTF-8, or half a character")
         return value
 
     def number(self, name: str, default: int, *, low: int = 0, high: int = 2**53) -> int:
@@ -166,6 +180,15 @@ class Args:
         except ValueError:
             allowed = ", ".join(str(member.value) for member in kind)
             raise UsageError(f"{name} can't be {value!r}; it is one of {allowed}") from None
+
+
+def _whole(text: str) -> bool:
+    """Whether it can be stored: JSON and command lines can carry half a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def suggest(name: str, known: list[str], listing: str) -> str:
