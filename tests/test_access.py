@@ -18,6 +18,7 @@ def assert_refused(exchange: Exchange, chat: str, text: str, reason: str) -> Non
     assert exchange.state_of(chat) == []
     stored = [path for path in exchange.home.sessions.rglob("inbound.db") if text.encode() in path.read_bytes()]
     assert stored == []
+    assert not any(text in body for (body,) in exchange.query("SELECT body FROM events"))
 
 
 @pytest.mark.parametrize(

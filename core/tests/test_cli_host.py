@@ -74,8 +74,13 @@ def test_the_host_goes_up_answers_reloads_and_goes_down(jackfield: Shell) -> Non
     assert jackfield.json("group", "show", "bob")["settings"]["limits"]["turn_seconds"] == 90
     jackfield("owner", "add", "telegram:1")
     jackfield("member", "add", "telegram:2", "bob")
+    jackfield("admin", "add", "telegram:3", "bob")
     assert {owner["user"] for owner in jackfield.json("owner", "list")} > {"telegram:1"}
     assert jackfield.json("member", "list", "bob")[0]["user"] == "telegram:2"
+    assert [(one["user"], one["group"]) for one in jackfield.json("admin", "list")] == [("telegram:3", "bob")]
+    jackfield("admin", "remove", "telegram:3", expect=3)
+    jackfield("admin", "remove", "telegram:3", "bob")
+    assert jackfield.json("wire", "no-address", "bob", expect=2)["error"]["code"] == "UsageError"
 
     (jackfield.home / "jackfield.toml").write_text("[host]\nmax_runners = 'x'\n", encoding="utf-8")
     assert "max_runners" in jackfield("reload", expect=2)

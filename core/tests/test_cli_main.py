@@ -91,6 +91,8 @@ def test_a_slip_in_a_command_is_answered_with_the_likely_one(capsys: pytest.Capt
     assert "fix: " in said
     assert main(["group", "lst"]) == 2
     assert "did you mean 'list'?" in capsys.readouterr().err
+    assert main(["group"]) == 2
+    assert capsys.readouterr().err.startswith("Usage: jackfield group")
     assert main(["help", "sesion"]) == 3
     assert "did you mean 'session'?" in capsys.readouterr().err
 
@@ -327,3 +329,15 @@ def test_exit_codes_reach_the_shell(home: Path) -> None:
 def test_signals_are_the_shells_own_numbers() -> None:
     assert 128 + signal.SIGINT == 130
     assert app.BROKEN_PIPE == 128 + signal.SIGPIPE
+
+
+def test_standard_streams_that_are_closed_are_held_by_nothing(home: Path) -> None:
+    """Otherwise their numbers go to the next files that are opened: locks, sockets, databases."""
+    code = (
+        "import os, sys; from jackfield.cli.main import main; code = main(['status']);"
+        "nothing = os.stat(os.devnull);"
+        "held = all(os.path.samestat(os.fstat(number), nothing) for number in (0, 1, 2));"
+        "sys.exit(code if held and sys.stdin.read() == '' else 99)"
+    )
+    done = subprocess.run(["/bin/sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, code], timeout=BOUND)
+    assert done.returncode == 3  # there is no home

@@ -58,7 +58,10 @@ def report(state: State, error: JackfieldError) -> int:
 
 
 def _report_click(state: State, error: click.ClickException) -> int:
-    """Click's own complaints, in the same form."""
+    """Click's own complaints, in the same form; a group without a command shows its help."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return error.exit_code
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "jackfield"
     known = UsageError(error.format_message(), fix=f"`{path} --help` shows how it is used")
     report(state, known)

@@ -139,11 +139,15 @@ def unrouted(db: sqlite3.Connection, channel_type: str, instance: str) -> int:
 def finish(
     db: sqlite3.Connection, event_id: EventId, state: EventState, reason: str | None = None, *, now: UnixMs
 ) -> bool:
-    """Routing is done with it.  False when it was done before (that end stays) or is unknown."""
+    """Routing is done with it.  False when it was done before (that end stays) or is unknown.
+
+    Of an ignored event only the key stays, against duplicates: what a refused person wrote is not kept.
+    """
     if state is EventState.RECEIVED:
         raise ValueError(f"{state.value!r} is no end for the event {event_id}")
     done = db.execute(
-        "UPDATE events SET state = ?, reason = ?, finished_at = ? WHERE id = ? AND state = 'received'",
+        "UPDATE events SET state = ?1, reason = ?2, finished_at = ?3, body = iif(?1 = 'ignored', '', body) "
+        "WHERE id = ?4 AND state = 'received'",
         (state.value, storable(reason), now, event_id),
     )
     return done.rowcount == 1

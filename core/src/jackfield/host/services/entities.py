@@ -9,7 +9,7 @@ from typing import Any
 from jackfield.config import load_agent
 from jackfield.errors import Conflict, JackfieldError, NotFound, UsageError
 from jackfield.host import engage
-from jackfield.host.services.context import Args, ServiceContext, operation
+from jackfield.host.services.context import Args, ServiceContext, chat_address, operation
 from jackfield.host.services.shapes import chat_json, destination_json, drop_json, group_json, wiring_json
 from jackfield.ids import AgentGroupId, MessagingGroupId, WiringId, new_id, user_id
 from jackfield.models import (
@@ -163,10 +163,20 @@ async def group_remove(context: ServiceContext, args: Args) -> dict[str, Any]:
 
 @operation("group.accept")
 async def group_accept(context: ServiceContext, args: Args) -> dict[str, Any]:
-    """Accept an `agent.toml` that something else than the CLI changed (architecture, section 6)."""
+    """Accept an `agent.toml` that something else than the CLI changed (architecture, section 6).
+
+    One that can't be used is refused.  Runners that have nothing to do end, so that the next message finds the new
+    settings; one that works keeps the old ones until it ends.
+    """
     group = await context.group(args.text("name"))
-    accepted = await context.hub.accept_agent_settings(group)
-    return {"group": group.folder, "changed": accepted}
+    await asyncio.to_thread(load_agent, context.hub.home.groups / group.folder)
+    changed = await context.hub.accept_agent_settings(group)
+    if changed and context.live is not None:
+        states = context.live.report()["runners"]
+        for session in await context.hub.store.read(sessions.sessions, agent_group_id=group.id):
+            if states.get(session.id) == "idle":
+                await context.live.stop_runner(session.id, "its agent's settings changed")
+    return {"group": group.folder, "changed": changed}
 
 
 @operation("channel.list")
@@ -264,7 +274,7 @@ async def wire_add(context: ServiceContext, args: Args) -> dict[str, Any]:
     chat = await context.chat(text)
     if chat is None and text.lower().startswith("mg_"):
         raise NotFound(f"there is no chat {text!r}", fix="see `jackfield channel chats`")
-    address = chat.address if chat is not None else Address.parse(text).chat
+    address = chat.address if chat is not None else chat_address(text)
     section = context.hub.configuration.channels.get(address.instance)
     warnings = []
     if section is None or section.type != address.channel_type:
@@ -339,7 +349,7 @@ async def wire_remove(context: ServiceContext, args: Args) -> dict[str, Any]:
 
     removed = await context.hub.store.write(remove)
     if removed is None:
-        raise NotFound(f"{args.text('chat')} is not wired to {group.folder}", fix="see `jackfield group show`")
+        raise NotFound(f"{args.text('chat')} is not wired to {group.folder}", fix="`jackfield wire` lists what is")
     if context.live is not None:
         await context.live.project(group.id)
     return {"removed": removed}
