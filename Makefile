@@ -39,7 +39,7 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, docs
 format: $(STAMP)  ## Let ruff mend what it can
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## Run one benchmark: make bench B=roundtrip
+bench: $(STAMP)  ## Run one benchmark: make bench B=roundtrip (idle, runner_start, startup, throughput)
 	@$(BIN)/python -m benchmarks.$(B)
 
 docs: $(STAMP)  ## Write the generated pages again

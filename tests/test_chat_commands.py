@@ -104,3 +104,23 @@ def test_a_lost_conversation_begins_anew_with_a_recap(exchange: Exchange) -> Non
     exchange.wait_text("cmd-lost", "and on it goes")
     exchange.wait_for(lambda: exchange.state_of("cmd-lost") == [("completed", None)] * 4, "all ends")
     assert exchange.query("SELECT max(attempts) FROM inbound WHERE preview LIKE '%on it goes'") == [(1,)]
+
+
+def test_an_agents_new_settings_count_from_the_next_message(exchange: Exchange) -> None:
+    exchange.add_agent("cora")
+    exchange.join("cmd-cora", "cora")
+    exchange.say("cmd-cora", "one")
+    assert exchange.wait_sent("cmd-cora", 1)[0]["text"] == "You said: one"
+    exchange.wait_for(lambda: exchange.session_of("cmd-cora")["runner"] == "idle", "the turn's end")
+    exchange.run("group", "set", "cora", "providers.mock.reply", "Heard: {text}")
+    exchange.say("cmd-cora", "two")
+    assert exchange.wait_sent("cmd-cora", 2)[1]["text"] == "Heard: two"
+
+
+def test_a_file_that_can_not_be_used_is_not_accepted(exchange: Exchange) -> None:
+    exchange.add_agent("dora")
+    agent = exchange.home.groups / "dora" / "agent.toml"
+    agent.write_text("name = \n", encoding="utf-8")
+    done = exchange.run("group", "accept", "dora", check=False)
+    assert done.returncode == 2
+    assert "agent.toml:1" in done.stderr

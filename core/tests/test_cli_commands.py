@@ -297,6 +297,14 @@ def test_a_groups_setting_is_changed_in_its_file_then_accepted_then_reloaded(
     assert main(["group", "set", "andy", "name"]) == 2
 
 
+def test_a_tool_set_that_is_not_installed_is_refused_as_a_provider_is(host: FakeHost, home: Home, capsys: Out) -> None:
+    (home.groups / "andy").mkdir()
+    host.answers["group.show"] = group_json()
+    assert main(["group", "set", "andy", "tools", "messaging,dize"]) == 3
+    assert "'dize'" in capsys.readouterr().err
+    assert [op for op, _ in host.asked] == ["group.show"]
+
+
 def test_a_file_that_somebody_else_changed_is_not_accepted_by_the_way(host: FakeHost, home: Home, capsys: Out) -> None:
     (home.groups / "andy").mkdir()
     host.answers["group.show"] = group_json(accepted=False)

@@ -150,7 +150,8 @@ def remove(name: str, force: bool, yes: bool) -> None:
 @json_option
 def set_value(name: str, key: str, value: str | None, unset: bool) -> None:
     """Change a setting in a group's agent.toml, such as `model` or `limits.turn_seconds`."""
-    from jackfield.config.edit import set_agent_value
+    from jackfield.config import AgentSettings
+    from jackfield.config.edit import set_agent_value, values_from_texts
 
     if unset == (value is not None):
         raise UsageError("give a value, or --unset", fix=f"`jackfield group set {name} {key} VALUE`")
@@ -163,6 +164,9 @@ def set_value(name: str, key: str, value: str | None, unset: bool) -> None:
         )
     if key in ("provider", "runtime") and value is not None:
         need_plugin(key, value)
+    if key == "tools" and value is not None:
+        for one in values_from_texts(AgentSettings, {key: value})[key]:
+            need_plugin("tools", str(one))
     stored = set_agent_value(current().home.groups / folder, key, value)
     call("group.accept", name=folder)
     reloaded = reload_if_running()
