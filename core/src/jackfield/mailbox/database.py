@@ -37,6 +37,8 @@ BUSY_SECONDS = 2.0
 
 _JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 _HOT_TRIES = 4
+_MODES = ("synchronous=FULL", "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY", "cache_size=-256")
+"""Of every writer.  The cache is small, because a host keeps 64 of them and asks only by index."""
 _READONLY_ROLLBACK = 776
 _IOERR_CORRUPTFS = 8458
 
@@ -59,7 +61,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA journal_mode=TRUNCATE").fetchone()
         database.execute("PRAGMA locking_mode=NORMAL").fetchone()
         # Both modes are per connection, never a property of the file.
-        for pragma in ("synchronous=FULL", "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY"):
+        for pragma in _MODES:
             database.execute(f"PRAGMA {pragma}").fetchone()
         database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as problem:

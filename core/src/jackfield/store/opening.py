@@ -97,7 +97,7 @@ def connect(path: Path, *, max_pages: int | None = None) -> sqlite3.Connection:
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA trusted_schema = OFF")
         db.execute("PRAGMA temp_store = MEMORY")
-        db.execute("PRAGMA cache_size = -16000")
+        db.execute("PRAGMA cache_size = -4000")
         # The writer checkpoints between groups, when callers have their answers; this is only the net below it.
         db.execute("PRAGMA wal_autocheckpoint = 8000")
         db.execute("PRAGMA journal_size_limit = 16777216")
@@ -123,7 +123,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA query_only = ON")
         db.execute("PRAGMA trusted_schema = OFF")
         db.execute("PRAGMA temp_store = MEMORY")
-        db.execute("PRAGMA cache_size = -8000")
+        db.execute("PRAGMA cache_size = -1000")
     except BaseException:
         db.close()
         raise

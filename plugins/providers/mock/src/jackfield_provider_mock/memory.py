@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jackfield.ids import is_id, new_id
@@ -59,7 +59,13 @@ class Memory:
             path.unlink(missing_ok=True)
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        stored = {key: value for key, value in asdict(self).items() if key not in ("folder", "doomed")}
+        stored = {
+            "token": self.token,
+            "turns": self.turns,
+            "lines": self.lines,
+            "used": self.used,
+            "tries": self.tries,
+        }
         draft = path.with_suffix(".new")
         draft.write_text(json.dumps(stored, ensure_ascii=True), encoding="utf-8")
         draft.replace(path)
