@@ -21,6 +21,7 @@ from jackfield.ids import AgentGroupId, InboundId, SessionId, new_id
 from jackfield.mailbox import HostBell, HostMailbox, SessionFolder
 from jackfield.models import (
     Ack,
+    AckStatus,
     Address,
     ChatContent,
     Destination,
@@ -186,3 +187,10 @@ async def place(root: Path, *, listen: bool = True, **spec: Any) -> AsyncIterato
 
 def later(milliseconds: int) -> UnixMs:
     return UnixMs(SystemClock().now() + milliseconds)
+
+
+def done(here: Place, *rows: InboundRow) -> bool:
+    """Whether all of these have an end."""
+    acks = here.acks()
+    ends = (AckStatus.COMPLETED, AckStatus.FAILED)
+    return all(row.id in acks and acks[row.id].status in ends for row in rows)
