@@ -157,6 +157,15 @@ async def test_only_the_conversation_and_granted_destinations_are_reached(bench:
     assert len(bench.failures) == 2
 
 
+async def test_what_is_addressed_to_another_agent_is_not_shown_to_the_conversation(bench: Bench) -> None:
+    """A forged row may name an agent; that is no address, and no permission."""
+    session = await bench.session(await bench.chat("c-1"))
+    await bench.post(session, None, "between us", agent_group_id=bench.group.id)
+    await bench.quiet()
+    assert bench.channel.arrived == []
+    assert await bench.states(session) == [(DeliveryState.BLOCKED, "DestinationNotAllowed")]
+
+
 async def test_an_unwired_session_may_still_answer_its_own_chat(bench: Bench) -> None:
     chat = await bench.chat("c-1", wired=False)
     session = await bench.session(chat)

@@ -47,6 +47,8 @@ __all__ = ["Collector"]
 log = logging.getLogger(__name__)
 
 BATCH = 200
+HURRIED = 5
+"""Batches of one session that a start or a stop of the host waits for."""
 
 
 @dataclass(slots=True)
@@ -102,6 +104,8 @@ class Collector:
         self._on_drafts = on_drafts
         self._nudge = nudge
         self._readings: dict[SessionId, _Reading] = {}
+        self.hurry = True
+        """While the host starts or stops: a session that wrote very much must not hold that up."""
 
     def ring(self, session_id: SessionId) -> None:
         """Something may lie in the session's outbound file."""
@@ -122,22 +126,28 @@ class Collector:
             self._hub.trouble("collect")
             log.warning("session %s could not be collected now: %s", session_id, problem)
 
-    async def collect(self, session_id: SessionId) -> None:
-        """Take over all that the runner committed.
+    async def collect(self, session_id: SessionId) -> bool:
+        """Take over all that the runner committed; False when, in a hurry, the rest was left for later.
 
         Raises:
             RecoveryNeeded, MailboxDamaged, MailboxBlocked: the file can't be read as it is.
             StoreError: nothing was recorded; collect again.
         """
         reading = self._readings.get(session_id) or await self._open(session_id)
+        taken = 0
         async with reading.lock:
             while True:
                 reading.dirty = False
                 more = await self._collect_batch(reading)
+                taken += 1
+                if more and self.hurry and taken >= HURRIED:
+                    log.warning("session %s left more than the host waits for now; the rest is taken later", session_id)
+                    return False
                 if not more and not reading.dirty:
                     break
         if reading.dirty:
             self.ring(session_id)
+        return True
 
     def forget(self, session_id: SessionId) -> None:
         """The session's runner is gone, or its files were replaced."""

@@ -148,6 +148,7 @@ class LiveHost:
             except JackfieldError as problem:
                 self.hub.trouble("start")
                 log.warning("what session %s left can't be read yet: %s", session.id, problem)
+        self.collector.hurry = False
         await self.delivery.start()
         await self.intake.retake()
         await self.channels.start(self.intake)
@@ -159,6 +160,7 @@ class LiveHost:
         self.timer.start()
 
     async def stop(self) -> None:
+        self.collector.hurry = True
         await self.intake.close(INTAKE_GRACE)
         await self.timer.stop()
         await self.supervisor.close(leave=self.hub.settings.on_stop == "leave")
@@ -287,10 +289,12 @@ class LiveHost:
         folder = self.hub.folder_of(session)
         if folder.outbound_db.exists():
             try:
-                await self.collector.collect(session.id)
+                everything = await self.collector.collect(session.id)
             except RecoveryNeeded:
                 await self._recover(session)
-                await self.collector.collect(session.id)
+                everything = await self.collector.collect(session.id)
+            if not everything:
+                return  # among the rest may be what ends a claim; so that comes before its launch, but beside the start
         await self.unfinished.release_claims(session)
         self.nudge()
         self.collector.forget(session.id)
@@ -306,8 +310,10 @@ class LiveHost:
 
     async def _runner_ended(self, runner: Runner, code: int) -> bool:
         self.typing.end(runner.session.id)
-        await self.collector.collect(runner.session.id)
+        everything = await self.collector.collect(runner.session.id)
         await self.streams.abort(runner.session.id)
+        if not everything:
+            return True  # the next host takes the rest, and then releases what is still claimed
         released = await self.unfinished.release_claims(runner.session)
         runner.worked = released.held or bool(runner.claims)
         self.nudge()

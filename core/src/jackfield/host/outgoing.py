@@ -149,6 +149,9 @@ class Planner:
 
     async def _origin(self, session: Session, row: OutboundRow) -> Address:
         """Where it goes.  A session of one thread never falls out of it, unless the agent named the chat (C050)."""
+        if row.agent_group_id is not None:
+            # Its own chat is not where that belongs, and no agent may write to another yet.
+            raise Refusal(DeliveryState.BLOCKED, "DestinationNotAllowed", "agents can't write to other agents")
         home: Address | None = None
         if row.address is None or (session.mode is SessionMode.PER_THREAD and row.address.thread_id is None):
             home = await self._hub.store.read(_home, session)
