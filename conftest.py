@@ -1,0 +1,55 @@
+"""What a machine must have: `JACKFIELD_TEST_REQUIRE` names it, and then a test that misses it fails instead of skipping.
+
+``JACKFIELD_TEST_REQUIRE=all``, or a list such as ``root,isolation``.  CI sets ``all``, so that a green run can't hide a
+test that never ran; elsewhere such a test skips, and the end of the run counts it with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+REQUIREMENTS = {
+    "root": r"needs root|gives files to other users|no uid can be given",
+    "linux": r"only Linux|by /proc|no file size limit",
+    "isolation": r"nothing isolates here|needs Landlock|the filter doesn't know",
+    "tmpfs": r"(tmpfs|file system) can't be mounted",
+}
+"""What may be required, and how the reasons read with which tests skip for want of it."""
+
+
+def required() -> dict[str, str]:
+    """The requirements that hold in this run.
+
+    Raises:
+        pytest.UsageError: the variable names something that is not in the table.
+    """
+    named = {name.strip() for name in os.environ.get("JACKFIELD_TEST_REQUIRE", "").split(",") if name.strip()}
+    if "all" in named:
+        return REQUIREMENTS
+    if unknown := named - set(REQUIREMENTS):
+        known = ", ".join(sorted(REQUIREMENTS))
+        raise pytest.UsageError(f"JACKFIELD_TEST_REQUIRE: there is no {', '.join(sorted(unknown))}; all, or {known}")
+    return {name: REQUIREMENTS[name] for name in named}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    required()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2]
+        for name, pattern in required().items():
+            if re.search(pattern, reason):
+                report.outcome = "failed"
+                report.longrepr = f"JACKFIELD_TEST_REQUIRE asks for {name!r}, and this test skipped: {reason}"
+    return report
