@@ -5,6 +5,7 @@ Architecture, section 10; C088, C209; messaging.md appendix D.26.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
@@ -104,3 +105,21 @@ def test_a_host_killed_between_two_steps_takes_them_up_again(make_exchange: Make
     exchange.wait_for(exchange.process_ended, f"the host's death at {point}")
     exchange.start()
     assert_all_arrived(exchange, expected)
+
+
+def test_what_a_runner_committed_before_it_died_leaves_at_once_and_in_order(make_exchange: MakeExchange) -> None:
+    """C003: the end of the runner is the sign; no bell was rung, and the sweep comes only every 60 s."""
+    exchange = wired(make_exchange)
+    exchange.start(JACKFIELD_KILL_RUNNER_AT="runner.turn.after_commit")
+    exchange.say(
+        "c1",
+        'mock: tool send_message {"text": "1/2 backup started"} mock: tool send_message {"text": "2/2 backup done"} '
+        "mock: say and that is all",
+    )
+    exchange.wait_for(exchange.processes, "the runner")
+    exchange.wait_for(lambda: not exchange.processes(), "the runner's end")
+    ended = time.monotonic()
+    exchange.wait_sent("c1", 3)
+    assert time.monotonic() - ended < 10, "the sweep took it, not the end of the runner"
+    assert [text for text in exchange.texts("c1") if "backup" in text] == ["1/2 backup started", "2/2 backup done"]
+    assert exchange.wait_text("c1", "and that is all")
