@@ -1,4 +1,4 @@
-"""What a machine must have: `JACKFIELD_TEST_REQUIRE` names it, and then a test that misses it fails instead of skipping.
+"""What a machine must have: `JACKFIELD_TEST_REQUIRE` names it, and a test that misses it fails instead of skipping.
 
 ``JACKFIELD_TEST_REQUIRE=all``, or a list such as ``root,isolation``.  CI sets ``all``, so that a green run can't hide a
 test that never ran; elsewhere such a test skips, and the end of the run counts it with its reason.
