@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,15 @@ def spec() -> RunnerSpec:
         provider="mock",
         paths=RunnerPaths(session="/session", workspace="/workspace", group="/group"),
     )
+
+
+def test_a_spec_says_of_which_version_it_is_whatever_version_reads_it(folder: SessionFolder) -> None:
+    """C207: a default is left out of the file, so it must mean the same to every version."""
+    folder.write_spec(replace(spec(), format=2, protocol=3))
+    told = json.loads(folder.spec_file.read_bytes())
+    assert (told["format"], told["protocol"]) == (2, 3)
+    folder.write_spec(spec())
+    assert (folder.read_spec().format, folder.read_spec().protocol) == (1, 1)
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
@@ -340,6 +351,26 @@ def test_a_damaged_mailbox_is_set_aside_and_its_numbers_go_on(folder: SessionFol
     assert (folder.inbox / "m1" / "a.txt").read_bytes() == b"x"
     assert (folder.outbox / "r1" / "b.txt").read_bytes() == b"y"
     assert folder.read_spec() == spec()
+    assert host.check() is None
+    host.close()
+
+
+@pytest.mark.parametrize("what", ["link", "file"])
+def test_what_lies_in_the_place_of_a_session_folder_is_set_aside_untouched(tmp_path: Path, what: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "inbox").mkdir(parents=True)
+    folder = SessionFolder(tmp_path / "sessions" / "ag" / "ses")
+    folder.root.parent.mkdir(parents=True)
+    if what == "link":
+        folder.root.symlink_to(elsewhere)
+    else:
+        folder.root.write_text("a file")
+    with pytest.raises(MailboxDamaged, match="is not a folder"):
+        folder.create()
+    aside = folder.set_aside("not a folder", floor=3)
+    assert aside.is_symlink() if what == "link" else aside.read_text() == "a file"
+    assert list(elsewhere.rglob("*")) == [elsewhere / "inbox"]
+    host = HostMailbox(folder)
     assert host.check() is None
     host.close()
 

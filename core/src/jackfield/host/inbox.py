@@ -148,9 +148,7 @@ class Inbox:
     async def use(self, session: Session, work: Callable[[HostMailbox], T]) -> T:
         """Run `work` on the session's mailbox, making, freeing or replacing it as needed."""
         folder = self._hub.folder_of(session)
-        if session.id not in self._made:
-            await asyncio.to_thread(folder.create)
-            self._made.add(session.id)
+        await self._make(session)
         for attempt in range(1, BLOCKED_TRIES + 1):
             try:
                 return await self._hub.mailboxes.run(folder, work)
@@ -165,6 +163,16 @@ class Inbox:
                     raise
                 await self.replace(session, problem)
         raise AssertionError("unreachable")
+
+    async def _make(self, session: Session) -> None:
+        """See once in a host's life that the folder is there, and is one."""
+        if session.id in self._made:
+            return
+        try:
+            await asyncio.to_thread(self._hub.folder_of(session).create)
+        except MailboxDamaged as problem:
+            await self.replace(session, problem)
+        self._made.add(session.id)
 
     async def replace(self, session: Session, problem: MailboxDamaged) -> None:
         """Set the damaged mailbox aside and go on with a fresh one."""
@@ -182,9 +190,7 @@ class Inbox:
 
     async def _fetch_all(self, session: Session, row_id: str, event: MessageReceived) -> tuple[StoredFile, ...]:
         folder = self._hub.folder_of(session)
-        if session.id not in self._made:
-            await asyncio.to_thread(folder.create)
-            self._made.add(session.id)
+        await self._make(session)
         names: Sequence[str] = _distinct([file_name(item.name, f"{item.kind}") for item in event.attachments])
         fetched = []
         for attachment, name in zip(event.attachments, names, strict=True):

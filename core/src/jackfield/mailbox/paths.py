@@ -77,11 +77,15 @@ class SessionFolder:
         They are never replaced afterwards, since a bind holds the inode (runtime.md 3.7).
 
         Raises:
-            MailboxDamaged: a link, folder or device lies where a file must.
+            MailboxDamaged: a link, folder or device lies where a file must, or something else where the folder must.
             MailboxFull: the disk is full.
         """
         with typed(f"make the session folder {self.root}"):
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                self.root.mkdir(mode=0o700, parents=True)
+            except FileExistsError:
+                if not stat.S_ISDIR(self.root.lstat().st_mode):
+                    raise MailboxDamaged(f"{self.root} is not a folder") from None
             with self._root() as root:
                 for name in ("inbox", "outbox"):
                     with suppress(FileExistsError):
@@ -235,11 +239,12 @@ class SessionFolder:
             # One rename: a crash can't leave a journal beside a database that it doesn't belong to.
             self.root.rename(aside)
             self.root.mkdir(mode=0o700)
-            for name, wanted in (("inbox", stat.S_ISDIR), ("outbox", stat.S_ISDIR), ("session.json", stat.S_ISREG)):
-                with suppress(FileNotFoundError):
-                    if wanted((aside / name).lstat().st_mode):
-                        (aside / name).rename(self.root / name)
-            (aside / "reason.txt").write_text(f"{reason}\n")
+            if stat.S_ISDIR(aside.lstat().st_mode):  # a link leads to what is not ours
+                for name, wanted in (("inbox", stat.S_ISDIR), ("outbox", stat.S_ISDIR), ("session.json", stat.S_ISREG)):
+                    with suppress(FileNotFoundError):
+                        if wanted((aside / name).lstat().st_mode):
+                            (aside / name).rename(self.root / name)
+                (aside / "reason.txt").write_text(f"{reason}\n")
         self.create()
         from jackfield.mailbox.host import begin_above
 
