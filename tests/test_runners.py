@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
@@ -112,3 +113,24 @@ def test_a_stopping_host_gives_back_what_is_not_answered_and_loses_nothing(make_
     exchange.wait_for(lambda: exchange.state_of("c1")[0][0] == "claimed", "the turn again")
     assert exchange.query("SELECT attempts FROM inbound WHERE preview LIKE '%sleep 600%'") == [(1,)]
     exchange.op("session.clear", id=exchange.session_of("c1")["id"])
+
+
+def test_a_runner_of_another_version_is_taken_over_for_its_turn_only(make_exchange: MakeExchange) -> None:
+    """Architecture 6: what it works on is finished; then one of this version takes its place."""
+    exchange = make_exchange(host_settings='on_stop = "leave"')
+    exchange.start()
+    exchange.join("c1")
+    exchange.say("c1", "mock: sleep 4 mock: say worked alone")
+    exchange.wait_for(lambda: exchange.state_of("c1") == [("claimed", None)], "the turn")
+    left = runner_of(exchange, "c1")
+    assert exchange.stop() == 0
+    (spec,) = exchange.home.sessions.rglob("session.json")
+    told = json.loads(spec.read_text(encoding="utf-8"))
+    spec.write_text(json.dumps({**told, "protocol": told.get("protocol", 1) + 1}), encoding="utf-8")
+    exchange.start()
+    exchange.wait_text("c1", "worked alone")
+    exchange.wait_for(lambda: left not in exchange.processes().values(), "the end of the old runner")
+    exchange.say("c1", "two")
+    exchange.wait_text("c1", "You said: two")
+    assert exchange.session_of("c1")["epoch"] == 2
+    assert exchange.texts("c1") == ["worked alone", "You said: two"]

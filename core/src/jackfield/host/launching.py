@@ -18,7 +18,7 @@ from jackfield.host.hub import Hub
 from jackfield.host.settings_of import validated
 from jackfield.ids import SessionId
 from jackfield.mailbox import HostBell
-from jackfield.models import Address, AgentGroup, Destination, RunnerSpec, Session
+from jackfield.models import MAILBOX_FORMAT, RUNNER_PROTOCOL, Address, AgentGroup, Destination, RunnerSpec, Session
 from jackfield.plugins import Kind
 from jackfield.store import chats, groups, sessions, wirings
 
@@ -209,6 +209,8 @@ class Launcher:
             limits=agent.runner_limits(host),
             timezone=agent.timezone or host.timezone,
             unwrapped=agent.unwrapped,
+            format=MAILBOX_FORMAT,
+            protocol=RUNNER_PROTOCOL,
         )
 
     def _modules(self, agent: AgentSettings) -> dict[str, str]:

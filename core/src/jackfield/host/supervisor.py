@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 
 from jackfield.api import LeavesRunners, Runtime, RuntimeHandle
 from jackfield.clock import UnixMs
-from jackfield.errors import JackfieldError, MailboxError, RecoveryNeeded
+from jackfield.errors import JackfieldError, MailboxError, MalformedData, RecoveryNeeded
 from jackfield.host import stuck
 from jackfield.host.hub import Hub
 from jackfield.host.launching import Launcher, Refused
 from jackfield.ids import AgentGroupId, SessionId
 from jackfield.mailbox import HostBell, SessionFolder
-from jackfield.models import Session
+from jackfield.models import MAILBOX_FORMAT, RUNNER_PROTOCOL, Session
 from jackfield.store import sessions
 
 __all__ = ["Runner", "Supervisor"]
@@ -70,6 +70,8 @@ class Runner:
     """When it was last rung for something that it has not answered since."""
     stopping: str | None = None
     """Why it was asked to end."""
+    outdated: bool = False
+    """Started by a host of another mailbox format or protocol: it goes after its turn (architecture 6)."""
 
     def idle(self, now: float) -> bool:
         """Whether nothing is lost when it is sent home; `now` is monotonic."""
@@ -206,6 +208,7 @@ class Supervisor:
         runner = self._runners.get(session_id)
         if runner is not None:
             runner.woken_at = None
+            self._replace_outdated(runner)
         if self._wanted:
             self._fill()
 
@@ -239,6 +242,7 @@ class Supervisor:
                     await handle.kill()
                     continue
                 runner = await self._register(session, handle, runtime)
+                runner.outdated = await asyncio.to_thread(_outdated, runner.folder)
                 adopted.append(session)
                 log.info("took over the runner of session %s", session.id)
                 self._on_ring(runner.session.id)
@@ -309,13 +313,18 @@ class Supervisor:
         runner = min(idle, key=_leaves_at)
         if _leaves_at(runner) <= now:
             runner.stopping = OTHERS_WAIT
-            self._hub.spawn(self._stopped(runner.session.id), f"evict {runner.session.id}")
+            self._hub.spawn(self._stopped(runner), f"evict {runner.session.id}")
         else:
             self._look_again = _leaves_at(runner)
             self._nudge()
 
-    async def _stopped(self, session_id: SessionId) -> None:
-        await self.stop(session_id, OTHERS_WAIT)
+    def _replace_outdated(self, runner: Runner) -> None:
+        if runner.outdated and runner.idle(self._hub.clock.monotonic()):
+            runner.stopping = "it was started by another version"
+            self._hub.spawn(self._stopped(runner), f"replace {runner.session.id}")
+
+    async def _stopped(self, runner: Runner) -> None:
+        await self.stop(runner.session.id, runner.stopping or OTHERS_WAIT)
 
     async def _start(self, session_id: SessionId, group_id: AgentGroupId) -> None:
         again = False
@@ -476,6 +485,8 @@ class Supervisor:
             ),
             self._hub.clock.now(),
         )
+        if not claims:
+            self._replace_outdated(runner)
         if verdict is not None:
             self._hub.trouble(f"runner {type(verdict).__name__}")
             await self.kill(runner.session.id, f"no sign of life for {verdict.seconds:.0f} s")
@@ -484,3 +495,12 @@ class Supervisor:
 def _leaves_at(runner: Runner) -> float:
     """The monotonic moment from which an idle runner may be sent home for another session."""
     return min(runner.last_busy + REST, runner.started + TENURE)
+
+
+def _outdated(folder: SessionFolder) -> bool:
+    """Whether a runner was told, at its launch, another format or protocol than this host's."""
+    try:
+        spec = folder.read_spec()
+    except MalformedData:
+        return True
+    return (spec.format, spec.protocol) != (MAILBOX_FORMAT, RUNNER_PROTOCOL)

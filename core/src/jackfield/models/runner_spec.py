@@ -65,5 +65,7 @@ class RunnerSpec:
     unwrapped: str = "origin"
     """What becomes of text outside `<message>` blocks: `origin` sends it to where the batch came from, `nudge` asks
     the agent to address it (messaging.md 6.4)."""
-    format: int = MAILBOX_FORMAT
-    protocol: int = RUNNER_PROTOCOL
+    format: int = 1
+    """`MAILBOX_FORMAT` of the host that wrote this.  A file leaves defaults out, so this one must stay 1."""
+    protocol: int = 1
+    """`RUNNER_PROTOCOL` of that host; likewise."""
