@@ -99,6 +99,7 @@ class LiveHost:
             before_launch=self._before_launch,
             on_ended=self._runner_ended,
             on_cannot_start=self._cannot_start,
+            on_damaged=self._replace_soon,
             nudge=self.nudge,
         )
         self.collector = Collector(
@@ -277,6 +278,10 @@ class LiveHost:
 
     async def _outbound_damaged(self, session: Session, problem: MailboxDamaged) -> None:
         await self.inbox.replace(session, problem)
+
+    def _replace_soon(self, session: Session, problem: MailboxDamaged) -> None:
+        """Beside whatever found it: replacing waits until the session has no runner and none starts."""
+        self.hub.spawn(self._outbound_damaged(session, problem), f"replace {session.id}")
 
     async def _mailbox_replaced(self, session: Session, reason: str) -> None:
         self.collector.forget(session.id)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from jackfield.api import LeavesRunners, Runtime, RuntimeHandle
 from jackfield.clock import UnixMs
-from jackfield.errors import JackfieldError, MailboxError, MalformedData, RecoveryNeeded
+from jackfield.errors import JackfieldError, MailboxDamaged, MailboxError, MalformedData, RecoveryNeeded
 from jackfield.host import stuck
 from jackfield.host.hub import Hub
 from jackfield.host.launching import Launcher, Refused
@@ -99,11 +99,13 @@ class Supervisor:
         before_launch: Callable[[Session], Awaitable[None]],
         on_ended: Callable[[Runner, int], Awaitable[bool]],
         on_cannot_start: Callable[[Session, str], Awaitable[None]],
+        on_damaged: Callable[[Session, MailboxDamaged], None],
         nudge: Callable[[], None],
     ) -> None:
         """`parked` tells that the session must rest until the timer wakes it; `before_launch` settles what an earlier
         runner left; `on_ended` collects what a
-        runner left and tells whether there is work for another one; `on_cannot_start` tells the people."""
+        runner left and tells whether there is work for another one; `on_cannot_start` tells the people;
+        `on_damaged` begins to replace a mailbox and wakes the session when that is done."""
         self._hub = hub
         self._launcher = launcher
         self._on_ring = on_ring
@@ -111,6 +113,7 @@ class Supervisor:
         self._before_launch = before_launch
         self._on_ended = on_ended
         self._on_cannot_start = on_cannot_start
+        self._on_damaged = on_damaged
         self._nudge = nudge
         self._runners: dict[SessionId, Runner] = {}
         self._waiting: OrderedDict[AgentGroupId, deque[SessionId]] = OrderedDict()
@@ -343,6 +346,9 @@ class Supervisor:
                 log.warning("session %s gets no runner: %s", session_id, problem)
                 await self._on_cannot_start(session, str(problem))
                 return
+            except MailboxDamaged as problem:
+                self._on_damaged(session, problem)
+                return
             except (JackfieldError, OSError) as problem:
                 again = True
                 await self._could_not_start(session, str(problem))
@@ -449,6 +455,9 @@ class Supervisor:
                     raise
                 log.info("rolling back the last transaction of session %s", runner.session.id)
                 await runner.runtime.recover(self._launcher.place_of(runner.session))
+            except MailboxDamaged as problem:
+                self._on_damaged(runner.session, problem)
+                return False
             except MailboxError:
                 self._hub.trouble("mailbox")
                 log.exception("the mailbox of session %s could not be read after its runner's end", runner.session.id)
