@@ -159,7 +159,7 @@ class ChannelContext(Protocol):
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run a background task that ends with the channel; its exceptions are logged and counted."""
+        """Run a background task that ends with the channel.  When it fails, the channel starts anew."""
         ...
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 START_DEADLINE = 20.0
 """Seconds after which the host goes on without a channel that still starts."""
 STOP_DEADLINE = 2.0
+SETTLED = 60.0
+"""Seconds after which a channel that ran is not counted as failing again and again."""
 RESTART_WAITS = (2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 _OPEN = (ChannelState.READY, ChannelState.DEGRADED)
@@ -55,6 +58,11 @@ class ChannelInstance:
         self._hub = hub
         self._on_ready = on_ready
         self._tasks: set[asyncio.Task[None]] = set()
+        self._started = 0.0
+        self._failed_before = 0
+        self._restart: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._again: asyncio.Task[None] | None = None
+        self._lost: BaseException | None = None
 
     @property
     def type(self) -> str:
@@ -77,8 +85,12 @@ class ChannelInstance:
         """Create, start and keep the channel; returns when it runs, or when trying again makes no sense."""
         while True:
             try:
+                self._lost = None
                 await self._start_once(sink, wake)
-                return
+                if self._lost is None:
+                    self._restart = partial(self._run_again, sink, wake)
+                    return
+                self._failed(self._lost)
             except AuthFailed as problem:
                 self.report(ChannelStatus(state=ChannelState.AUTH_FAILED, detail=str(problem)))
                 return
@@ -89,10 +101,17 @@ class ChannelInstance:
             except Exception as problem:
                 log.exception("channel %s failed to start", self.name)
                 self._failed(problem)
-            await self._quit()
-            wait = RESTART_WAITS[min(self.failures, len(RESTART_WAITS)) - 1]
-            log.info("channel %s is tried again in %g s", self.name, wait)
-            await self._hub.clock.sleep(wait)
+            await self._rest()
+
+    async def _run_again(self, sink: EventSink, wake: Callable[[Address], None]) -> None:
+        await self._rest()
+        await self.run(sink, wake)
+
+    async def _rest(self) -> None:
+        await self._quit()
+        wait = RESTART_WAITS[min(self.failures, len(RESTART_WAITS)) - 1]
+        log.info("channel %s is tried again in %g s", self.name, wait)
+        await self._hub.clock.sleep(wait)
 
     async def _start_once(self, sink: EventSink, wake: Callable[[Address], None]) -> None:
         kind: ChannelType = await asyncio.to_thread(self._hub.plugins.channel_type, self.type)
@@ -105,7 +124,8 @@ class ChannelInstance:
         await channel.start(context)
         if self.status.state is ChannelState.STARTING:
             self.report(ChannelStatus(state=ChannelState.READY))
-        self.failures = 0
+        self._started = self._hub.clock.monotonic()
+        self._failed_before, self.failures = self.failures, 0
 
     def _failed(self, problem: BaseException) -> None:
         self.failures += 1
@@ -115,10 +135,27 @@ class ChannelInstance:
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = self._hub.spawn(work, f"channel {self.name}: {name}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """A task that failed may be the one that listens; nobody else would notice, so the channel starts anew."""
+        self._tasks.discard(task)
+        if task.cancelled() or (problem := task.exception()) is None:
+            return
+        restart, self._restart = self._restart, None
+        if restart is None:
+            self._lost = problem  # while it starts, ends or starts anew already
+            return
+        if self._hub.clock.monotonic() - self._started < SETTLED:
+            self.failures = self._failed_before
+        self._failed(problem)
+        self._again = self._hub.spawn(restart(), f"channel {self.name}")
 
     async def stop(self) -> None:
         """Stop within 2 s, also when the adapter hangs."""
+        self._restart = None
+        if self._again is not None:
+            self._again.cancel()
         await self._quit()
         self.report(ChannelStatus(state=ChannelState.STOPPED))
 
