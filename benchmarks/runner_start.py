@@ -27,14 +27,15 @@ async def main() -> None:
             chat = f"c{number}"
             await wire(live, chat)
             began = time.perf_counter()
-            await bench.accept(chat, "hello")
+            answered = asyncio.create_task(bench.round_trip(chat, "hello"))
             while not (fresh := [r for r in live.supervisor.runners.values() if r.folder.heartbeat_at()]):
                 await asyncio.sleep(0.001)
             starts.append((time.perf_counter() - began) * 1000)
             runner = fresh[0]
             memory.append(rss_mb(runner.handle.pid))  # type: ignore[attr-defined]
-            await live.supervisor.kill(runner.session.id, "measured")
+            await answered
             while live.supervisor.runners:
+                await live.supervisor.stop(runner.session.id, "measured")
                 await asyncio.sleep(0.01)
             began = time.perf_counter()
             await asyncio.to_thread(subprocess.run, [sys.executable, "-c", "pass"], check=True)
