@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from jackfield.clock import Clock, SystemClock
 from jackfield.config.home import Home
 from jackfield.config.load import load, remember_good
-from jackfield.errors import NotInitialised
+from jackfield.errors import NotInitialised, StoreError
 from jackfield.host.control import ControlServer
 from jackfield.host.hub import Hub
 from jackfield.host.live import LiveHost
@@ -62,6 +62,7 @@ async def open_hub(
     if not home.initialised:
         raise NotInitialised(f"there is no Jackfield home at {home.root}", fix="make one with `jackfield init`")
     configuration = await asyncio.to_thread(load, home, strict=strict)
+    _refuse_lost_store(home)
     clock = clock or SystemClock()
     plugins = PluginRegistry(state_file=home.plugins / "broken.json", safe=safe, strict=strict)
     store = Store(home.state_db, clock, backups=home.backups)
@@ -82,6 +83,23 @@ async def open_hub(
     finally:
         await mailboxes.close()
         await store.close()
+
+
+def _refuse_lost_store(home: Home) -> None:
+    """An empty or missing `state.db` beside sessions is no new home: a fresh one would forget everything.
+
+    Raises:
+        StoreError: that is how it looks.
+    """
+    try:
+        size = home.state_db.stat().st_size
+    except FileNotFoundError:
+        size = 0
+    if size == 0 and home.sessions.is_dir() and any(home.sessions.iterdir()):
+        raise StoreError(
+            f"{home.state_db} is empty or missing, but {home.sessions} holds conversations",
+            fix=f"put a copy back (see {home.backups}), or move {home.sessions} away to begin anew",
+        )
 
 
 def _install_id(db: object) -> str:

@@ -106,7 +106,7 @@ async def _main(options: Options) -> int:
         try:
             return await _talk(client, options, group, name)
         except UsageError as problem:
-            if group is not None:
+            if group is not None or problem.fix is not None:
                 raise
             # The channel has no group of its own to offer.
             known = ", ".join(str(each["folder"]) for each in groups)
