@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from jackfield.config.home import Home
 from jackfield.errors import NotInitialised, StoreError
 from jackfield.host.application import open_hub
