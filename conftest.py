@@ -6,9 +6,10 @@ test that never ran; elsewhere such a test skips, and the end of the run counts 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -35,6 +36,17 @@ def required() -> dict[str, str]:
         known = ", ".join(sorted(REQUIREMENTS))
         raise pytest.UsageError(f"JACKFIELD_TEST_REQUIRE: there is no {', '.join(sorted(unknown))}; all, or {known}")
     return {name: REQUIREMENTS[name] for name in named}
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Commands that run inside the tests' own process set logging up; the next test must not notice."""
+    loggers = [logging.getLogger(name) for name in ("", "jackfield")]
+    kept = [(one.level, one.propagate, one.disabled, list(one.handlers)) for one in loggers]
+    yield
+    for one, (level, propagate, disabled, handlers) in zip(loggers, kept, strict=True):
+        one.setLevel(level)
+        one.propagate, one.disabled, one.handlers = propagate, disabled, handlers
 
 
 def pytest_configure(config: pytest.Config) -> None:
