@@ -43,11 +43,13 @@ class Exchange:
     plugins: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    home_at: Path | None = None
+    """Where the home lies, if not below `root`."""
     _said: int = 0
 
     @property
     def home(self) -> Home:
-        return Home.find(str(self.root / "home"))
+        return Home.find(str(self.home_at or self.root / "home"))
 
     @property
     def box(self) -> Path:
@@ -264,7 +266,7 @@ class Exchange:
                 continue
             with contextlib.suppress(OSError):
                 line = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"jackfield.runner" in line and line[-2].startswith(str(self.root).encode()):
+                if b"jackfield.runner" in line and line[-2].startswith(str(self.home.root).encode()):
                     found[Path(line[-2].decode()).name] = int(entry.name)
         return found
 

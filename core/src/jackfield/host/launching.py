@@ -46,6 +46,8 @@ class Launcher:
         self._hub = hub
         self._runtimes: dict[str, Runtime] = {}
         self._warned: set[str] = set()
+        self._usable: set[str] = set()
+        """Tool sets that are loaded."""
         self._folders: dict[str, str] = {}
 
     @property
@@ -91,6 +93,7 @@ class Launcher:
             runtime = await asyncio.to_thread(self.runtime, agent.runtime)
         except (ConfigError, NotFound, PluginBroken) as problem:
             raise Refused(f"agent {group.name} can't run: {problem}", fix=problem.fix) from problem
+        await self._check_plugins(group, agent)
         await self._check_isolation(session, group, agent, runtime)
         if await self._hub.changed_by_others(group):
             await self._accept_or_refuse(group, runtime)
@@ -130,6 +133,26 @@ class Launcher:
             await bell.close()
             raise
         return Launched(session, handle, runtime, bell)
+
+    async def _check_plugins(self, group: AgentGroup, agent: AgentSettings) -> None:
+        """No runner for an agent whose plugins can't be used; its tool sets' host halves are loaded (C179).
+
+        A plugin that ends the process that imports it would otherwise end one runner after the other.
+        """
+        unseen = [name for name in agent.tools if name not in self._usable]
+        plugins = self._hub.plugins
+        try:
+            if unseen:
+                await plugins.prepare([(Kind.TOOLS, name) for name in unseen])
+            for name in unseen:
+                plugins.load(Kind.TOOLS, name)
+                self._usable.add(name)
+            for info in plugins.listing():
+                if info.kind is Kind.PROVIDER and info.name == agent.provider and info.broken is not None:
+                    raise PluginBroken(info.name, info.broken.phase, info.broken.reason, fix=info.broken.fix)
+        except (NotFound, PluginBroken) as problem:
+            log.error("agent %s can't run: %s. %s", group.folder, problem, problem.fix or "")
+            raise Refused("it is not set up correctly; its operator has been told", fix=problem.fix) from problem
 
     async def _check_isolation(
         self, session: Session, group: AgentGroup, agent: AgentSettings, runtime: Runtime

@@ -54,7 +54,7 @@ def _find(word: str, hook: str, name: str, kind: type[Any], spec: RunnerSpec) ->
     value = spec.plugins.get(f"{word}:{name}") or _search(_GROUPS[word], name)
     try:
         module = _import(value)
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         _LOG.exception("plugin %s could not be imported", value)
         raise PluginBroken(name, "import", f"{value}: {problem!r}") from problem
     register = getattr(module, hook, None)
@@ -62,7 +62,7 @@ def _find(word: str, hook: str, name: str, kind: type[Any], spec: RunnerSpec) ->
         raise PluginBroken(name, "registration", f"{value} has no {hook}")
     try:
         offered: Sequence[Any] = register()
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         _LOG.exception("%s of %s failed", hook, value)
         raise PluginBroken(name, "registration", f"{hook} raised {problem!r}") from problem
     for item in offered:
