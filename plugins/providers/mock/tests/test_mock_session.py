@@ -402,17 +402,17 @@ asyncio.run(main())
 def test_a_crash_ends_the_process_and_keeps_the_conversation(tmp_path: Path, text: str, status: int) -> None:
     done = subprocess.run([sys.executable, "-c", _CRASH, str(tmp_path), text], timeout=60, check=False)
     assert done.returncode == status
-    (stored,) = (tmp_path / "mock").glob("*.json")
+    (stored,) = (tmp_path / "mock").glob("*.jsonl")
     assert text in stored.read_text()
 
 
 def test_the_plugin_module_imports_neither_pydantic_models_nor_the_session() -> None:
     code = (
         "import sys, jackfield_provider_mock.plugin; "
-        "print([m for m in sys.modules if m.startswith('jackfield_provider_mock.') or m == 'pydantic'])"
+        "print(sorted(m for m in sys.modules if m.startswith('jackfield_provider_mock.') or m == 'pydantic'))"
     )
     done = subprocess.run([sys.executable, "-c", code], timeout=60, check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "['jackfield_provider_mock.plugin']"
+    assert done.stdout.strip() == "['jackfield_provider_mock.defaults', 'jackfield_provider_mock.plugin']"
 
 
 def test_it_registers_under_its_entry_point_s_name() -> None:

@@ -1,10 +1,14 @@
-"""What a conversation remembers: one small JSON file, so that another process can take it up."""
+"""What a conversation remembers: a small log of JSON lines, so that another process can take it up.
+
+Each save appends what is new.  A crash can leave the last line half-written; it is passed over then.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from jackfield.ids import is_id, new_id
 
@@ -15,7 +19,7 @@ _KEPT = 200
 
 @dataclass(slots=True)
 class Memory:
-    """A conversation.  `token` is its continuation's token, and names the file `<state_dir>/<token>.json`."""
+    """A conversation.  `token` is its continuation's token, and names the file `<state_dir>/<token>.jsonl`."""
 
     folder: Path
     token: str
@@ -28,6 +32,10 @@ class Memory:
     """How often an action with `times` has happened, by action."""
     doomed: bool = False
     """Not kept: whoever resumes it will not find it."""
+    fresh: list[str] = field(default_factory=list)
+    """Lines that are not saved yet."""
+    replaced: bool = False
+    """Whether `lines` was replaced since the last save."""
 
     @classmethod
     def begin(cls, folder: Path) -> Memory:
@@ -39,42 +47,54 @@ class Memory:
         """The conversation with that token; None when there is no such file, or it can't be read."""
         if not is_id(token, "mock"):
             return None
+        memory = cls(folder=folder, token=token)
         try:
-            stored = json.loads((folder / f"{token}.json").read_text(encoding="utf-8"))
-            return cls(
-                folder=folder,
-                token=token,
-                turns=int(stored["turns"]),
-                lines=[str(line) for line in stored["lines"]],
-                used=[int(index) for index in stored["used"]],
-                tries={str(name): int(count) for name, count in stored["tries"].items()},
-            )
+            with memory._file.open(encoding="utf-8") as log:
+                for line in log:
+                    if line.endswith("\n"):
+                        memory._take(json.loads(line))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
+        return memory
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / f"{self.token}.jsonl"
+
+    def _take(self, stored: dict[str, Any]) -> None:
+        added = [str(line) for line in stored["lines"]]
+        self.lines = added if stored["replaced"] else [*self.lines, *added][-_KEPT:]
+        self.turns = int(stored["turns"])
+        self.used = [int(index) for index in stored["used"]]
+        self.tries = {str(name): int(count) for name, count in stored["tries"].items()}
 
     def save(self) -> None:
-        """Write it, so that a crash leaves the old or the new file whole."""
-        path = self.folder / f"{self.token}.json"
+        """Append what is new."""
         if self.doomed:
-            path.unlink(missing_ok=True)
+            self._file.unlink(missing_ok=True)
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        stored = {
-            "token": self.token,
+        record = {
             "turns": self.turns,
-            "lines": self.lines,
             "used": self.used,
             "tries": self.tries,
+            "lines": self.lines if self.replaced else self.fresh,
+            "replaced": self.replaced,
         }
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(stored, ensure_ascii=True), encoding="utf-8")
-        draft.replace(path)
+        self.fresh, self.replaced = [], False
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._file.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(record, ensure_ascii=True) + "\n")
+
+    def fold(self, line: str) -> None:
+        """Let one line stand for all that was heard and said."""
+        self.lines, self.fresh, self.replaced = [line], [], True
 
     def remember(self, mark: str, text: str) -> None:
         """Add a line; a message that is heard again after a failure is kept once."""
         line = f"{mark} {text}"
         if self.lines[-1:] != [line]:
             self.lines = [*self.lines, line][-_KEPT:]
+            self.fresh.append(line)
 
     def due(self, name: str, times: int | None) -> bool:
         """Whether an action that happens `times` times shall happen again; counts it, durably, if so."""

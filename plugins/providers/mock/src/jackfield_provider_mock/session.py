@@ -132,7 +132,7 @@ class MockSession:
         before = self._tokens(*self._memory.lines)
         self._emit(Compacting(phase="started", before=before))
         folded = f"* {len(self._memory.lines)} lines, compacted"
-        self._memory.lines = [f"{folded}: {instructions}" if instructions else folded]
+        self._memory.fold(f"{folded}: {instructions}" if instructions else folded)
         self._memory.save()
         self._emit(Compacting(phase="ended", before=before, after=self._tokens(*self._memory.lines)))
 
