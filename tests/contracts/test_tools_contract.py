@@ -108,7 +108,7 @@ async def test_a_bad_tool_is_refused(bad: type[Suite], id: str, says: str, tmp_p
 async def test_a_schema_with_references_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runner's own schemas have none; an engine that makes its own might."""
     monkeypatch.setattr(
-        "jackfield.runner.tools.schema_of", lambda model: {"type": "object", "properties": {"a": {"$ref": "#/x"}}}
+        "jackfield.runner.parameters.schema_of", lambda model: {"type": "object", "properties": {"a": {"$ref": "#/x"}}}
     )
     assert "$ref" in await refusal(suite(good), "TOOL-04", tmp_path)
 
