@@ -325,3 +325,17 @@ async def test_the_log_stays_small_although_readers_always_overlap(
     await store.close()
     # 600 commits of at least three pages each would be 7 MB.
     assert largest < 3_000_000
+
+
+async def test_a_peek_sees_every_write_that_returned_before(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state.db")
+    await store.open()
+    try:
+        await store.write(notes.set, "key", "value")
+        assert store.peek(notes.get, "key") == "value"
+        await store.write(notes.set, "key", "other")
+        assert store.peek(notes.get, "key") == await store.read(notes.get, "key") == "other"
+    finally:
+        await store.close()
+    with pytest.raises(StoreError):
+        store.peek(notes.get, "key")

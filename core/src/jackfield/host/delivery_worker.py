@@ -186,7 +186,7 @@ class Workers:
 
     async def _drain(self, destination: str) -> None:
         clock, store = self._hub.clock, self._hub.store
-        part = await store.read(deliveries.next_for, destination, clock.now())
+        part = store.peek(deliveries.next_for, destination, clock.now())
         paced: DeliveryId | None = None
         while part is not None and not self.closing:
             now = clock.now()

@@ -124,7 +124,7 @@ class Planner:
     async def _plan(
         self, session: Session, group: AgentGroup, row: OutboundRow, address: Address, now: UnixMs
     ) -> Planned:
-        facts = await self._hub.store.read(_facts, session, group, address, row)
+        facts = self._hub.store.peek(_facts, session, group, address, row)
         if not facts.allowed:
             raise Refusal(
                 DeliveryState.BLOCKED,

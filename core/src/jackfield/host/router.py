@@ -154,7 +154,7 @@ class Router:
             return
         sender = await self._resolve(event)
         event = self._without_useless_thread(event)
-        facts = await self._hub.store.read(_facts, event, sender.user_id, self._threaded(event), self._hub.clock.now())
+        facts = self._hub.store.peek(_facts, event, sender.user_id, self._threaded(event), self._hub.clock.now())
         if facts.own_message:
             await self._finish(stored, EventState.IGNORED, "own_message")
             return

@@ -137,6 +137,19 @@ class Store:
         call = functools.partial(self._read, work, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._readers, call)
 
+    def peek(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Ask a small thing at once, in the caller's own thread: the same view as `read` gives.
+
+        For indexed point queries on the message path, where the way to a reader's thread and back costs more than the
+        question.  Readers of a WAL database wait for no writer.
+
+        Raises:
+            StoreError: the database can't be read.
+            Exception: whatever `work` raised.
+        """
+        self._require_open()
+        return self._read(work, *args, **kwargs)
+
     def _read(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             db: sqlite3.Connection | None = getattr(self._local, "db", None)
