@@ -111,6 +111,7 @@ def test_an_inbox_that_somebody_locks_is_written_once_it_is_free(exchange: Excha
     db.close()
 
 
+@pytest.mark.slow
 def test_a_runner_killed_in_mid_transaction_leaves_what_it_committed(make_exchange: MakeExchange) -> None:
     """C209: its journal is rolled back by a child, never by the host."""
     exchange = make_exchange()

@@ -118,11 +118,11 @@ def test_every_agent_of_a_chat_decides_for_itself_in_the_order_of_priority(excha
 
 
 def test_an_agent_that_cannot_be_given_a_message_keeps_no_other_from_it(exchange: Exchange) -> None:
-    exchange.add_agent("dora")
-    group = next(group for group in exchange.op("group.list") if group["folder"] == "dora")
+    exchange.add_agent("unreachable")
+    group = next(group for group in exchange.op("group.list") if group["folder"] == "unreachable")
     blocked = exchange.home.sessions / group["id"]
     blocked.write_text("a file where the sessions of that agent would lie")
-    exchange.join("isolated", "dora", is_group=True, priority=9)
+    exchange.join("isolated", "unreachable", is_group=True, priority=9)
     exchange.join("isolated", "andy", is_group=True)
     say_in_group(exchange, "isolated", "hello both")
     assert exchange.wait_sent("isolated", 1)[0]["text"] == "You said: hello both"

@@ -19,14 +19,6 @@ def digest(folder: Path) -> dict[str, str]:
     }
 
 
-def test_a_second_host_is_refused_with_the_firsts_process_id(exchange: Exchange) -> None:
-    exchange.start()
-    second = exchange.run("up", "--json", check=False)
-    assert second.returncode == 4
-    assert exchange.process is not None
-    assert str(exchange.process.pid) in second.stdout + second.stderr
-
-
 def test_an_invalid_file_is_named_and_changes_nothing_in_the_running_host(exchange: Exchange) -> None:
     exchange.start()
     exchange.join("c1")

@@ -108,7 +108,6 @@ def test_status_tells_of_channels_runners_and_the_ledger(exchange: Exchange) -> 
         (["session"], 2),
         (["nonsense"], 2),
         (["wire", "postbox:box:cli", "andy", "--engage", "pattern", "--pattern", "(a"], 2),
-        (["up"], 4),
     ],
 )
 def test_a_command_that_fails_says_why_and_ends_with_the_code_of_its_kind(
@@ -126,3 +125,11 @@ def test_a_failure_is_json_too_when_that_was_asked_for(exchange: Exchange) -> No
     error = json.loads(done.stdout or done.stderr)["error"]
     assert error["code"] == "NotFound"
     assert "ses_unknown" in error["message"]
+
+
+def test_a_second_host_is_refused_with_the_firsts_process_id(exchange: Exchange) -> None:
+    """Architecture 10."""
+    second = exchange.run("up", check=False)
+    assert second.returncode == 4
+    assert exchange.process is not None
+    assert str(exchange.process.pid) in second.stderr

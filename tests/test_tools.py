@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,26 +98,22 @@ def test_a_file_from_the_workspace_arrives_with_its_bytes_and_the_outbox_is_empt
     exchange.wait_for(lambda: not any(outbox.iterdir()), "an empty outbox")
 
 
-@pytest.mark.parametrize(
-    ("chat", "make", "told"),
-    [
-        ("file-outside", lambda space: "/etc/passwd", "outside"),
-        ("file-dots", lambda space: "../../../../../../../../../usr/bin/env", "outside"),
-        ("file-link", lambda space: link(space, "innocent.txt", "/etc/passwd"), "outside"),
-        ("file-folder", lambda space: folder(space, "things"), "folder"),
-        ("file-none", lambda space: "missing.txt", "not found"),
-        ("file-large", lambda space: large(space, "large.bin"), "at most"),
-    ],
-)
-def test_files_that_may_not_be_sent_are_refused_with_a_reason(
-    exchange: Exchange, chat: str, make: Callable[[Path], str], told: str
-) -> None:
+def test_files_that_may_not_be_sent_are_refused_with_a_reason(exchange: Exchange) -> None:
     """Appendix D.25."""
-    path = make(exchange.home.groups / "andy" / "workspace")
-    exchange.join(chat)
-    exchange.say(chat, tool("send_file", path=path) + " mock: say it said {result}")
-    assert told in exchange.wait_text(chat, "it said").lower()
-    assert [item["files"] for item in exchange.sent(chat)] == [[]]
+    space = exchange.home.groups / "andy" / "workspace"
+    exchange.join("refused")
+    cases = {
+        "/etc/passwd": "outside",
+        "../../../../../../../../../etc/passwd": "outside",
+        link(space, "innocent.txt", "/etc/passwd"): "outside",
+        folder(space, "things"): "folder",
+        "missing.txt": "not found",
+        large(space, "large.bin"): "at most",
+    }
+    for number, (path, told) in enumerate(cases.items()):
+        exchange.say("refused", tool("send_file", path=path) + f" mock: say it said {number} {{result}}")
+        assert told in exchange.wait_text("refused", f"it said {number}").lower(), path
+    assert [item["files"] for item in exchange.sent("refused")] == [[]] * len(cases)
 
 
 def link(space: Path, name: str, target: str) -> str:
@@ -148,15 +143,17 @@ def test_a_file_that_somebody_sends_can_be_read_by_the_agent(exchange: Exchange,
     assert [path.read_bytes() for path in kept] == [given.read_bytes()]
 
 
-@pytest.mark.parametrize("name", ["../../../evil", "/etc/cron.d/evil", "..", "a\\..\\evil", "evil\x00.txt", "e" * 400])
-def test_a_received_name_that_is_a_path_stays_below_the_inbox(exchange: Exchange, tmp_path: Path, name: str) -> None:
+def test_a_received_name_that_is_a_path_stays_below_the_inbox(exchange: Exchange, tmp_path: Path) -> None:
     """messaging.md 2.7, appendix D.25."""
     given = tmp_path / "given.txt"
     given.write_bytes(b"harmless")
-    chat = f"hostile-{len(name)}-{ord(name[0])}"
-    exchange.join(chat, session="agent-shared")
-    exchange.say(chat, "mock: show prompt", files=[{"name": name, "path": str(given)}])
-    exchange.wait_sent(chat, 1)
+    exchange.join("names")
+    names = ["../../../evil", "/etc/cron.d/evil", "..", "a\\..\\evil", "evil\x00.txt", "e" * 400 + "evil"]
+    for number, name in enumerate(names, 1):
+        exchange.say("names", "look", files=[{"name": name, "path": str(given)}])
+        exchange.wait_sent("names", number)
+    kept = [path for path in (Path(exchange.session_of("names")["folder"]) / "inbox").rglob("*") if path.is_file()]
+    assert [path.read_bytes() for path in kept] == [b"harmless"] * len(names)
     assert not (exchange.home.root.parent / "evil").exists()
     assert [path for path in exchange.home.root.rglob("*evil*") if "inbox" not in path.parts] == []
 

@@ -87,7 +87,6 @@ def test_after_a_recovery_each_message_has_one_answer_and_the_session_one_runner
     exchange.wait_for(lambda: {state for state, _ in exchange.state_of("five")} == {"completed"}, "all six ends")
     said = "\n".join(exchange.texts("five"))
     assert [said.count(f"answer {number}") for number in range(1, 6)] == [1] * 5
-    assert said.count("recovered") == 1
     session = exchange.session_of("five")
     assert session["epoch"] == 1
     assert list(exchange.processes()).count(session["id"]) == 1
@@ -113,7 +112,7 @@ def test_a_failing_credential_parks_all_that_share_it_and_tells_each_chat_once(e
     exchange.add_agent("nina")
     exchange.join("shared-1")
     exchange.join("shared-2", "nina")
-    exchange.say("shared-1", "mock: fail auth times=1 retry_after=7 mock: say works again")
+    exchange.say("shared-1", "mock: fail auth times=1 retry_after=5 mock: say works again")
     exchange.wait_text("shared-1", WAIT_TEXT)
     exchange.say("shared-2", "and I?")
     exchange.wait_text("shared-2", WAIT_TEXT)
