@@ -293,6 +293,7 @@ class Supervisor:
                 queue.rotate(-1)
                 continue
             if len(self._runners) + len(self._starting) >= self.cap:
+                self._waiting.move_to_end(group_id, last=False)  # not served: still the next one
                 self._send_one_home()
                 return
             queue.popleft()
