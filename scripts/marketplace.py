@@ -25,8 +25,9 @@ PUBLISHER = "jackfield-team"
 
 
 def projects() -> list[Path]:
-    """The folders of all shipped plugin distributions."""
-    return sorted(path.parent for path in ROOT.glob("plugins/*/*/pyproject.toml"))
+    """The folders of all shipped plugin distributions; a library among them, without a manifest, is no plugin."""
+    found = sorted(path.parent for path in ROOT.glob("plugins/*/*/pyproject.toml"))
+    return [project for project in found if any(project.glob(f"src/*/{FILE_NAME}"))]
 
 
 def manifest_of(project: Path) -> Manifest:

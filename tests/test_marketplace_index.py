@@ -45,7 +45,9 @@ def test_the_index_is_what_the_script_writes() -> None:
 
 
 def test_every_shipped_plugin_is_in_it_once() -> None:
-    shipped = {path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("plugins/*/*/pyproject.toml")}
+    shipped = {
+        path.parents[2].relative_to(ROOT).as_posix() for path in ROOT.glob("plugins/*/*/src/*/jackfield-plugin.toml")
+    }
     listed = [one["releases"][0]["source"]["path"] for one in PLUGINS]
     assert sorted(listed) == sorted(shipped)
     names = [one["name"] for one in PLUGINS]

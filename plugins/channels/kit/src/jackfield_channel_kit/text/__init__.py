@@ -1,0 +1,1 @@
+"""Text between CommonMark and what platforms speak: `render`, `split`, `parse`, `stream`."""

@@ -1,0 +1,1 @@
+"""One class a dialect, each over markdown-it's tokens."""
