@@ -13,7 +13,7 @@ B ?= roundtrip
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format bench docs clean
+.PHONY: help setup engines demo test test-slow check format bench docs clean
 
 help:  ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,13 +24,16 @@ $(STAMP): $(PROJECTS) scripts/setup.sh
 	@PYTHON=$(PYTHON) VENV=$(VENV) bash scripts/setup.sh $(MEMBERS)
 	@touch $(STAMP)
 
+engines: $(STAMP)  ## Install the servers that tests talk to, below .engines/
+	@$(BIN)/python scripts/engines.py
+
 demo: $(STAMP)  ## A first conversation, through every real part
 	@$(BIN)/python scripts/demo.py
 
-test: $(STAMP)  ## Run the tests (T="-k words" narrows them down)
+test: engines  ## Run the tests (T="-k words" narrows them down)
 	@$(BIN)/python -m pytest -m "not slow" $(T)
 
-test-slow: $(STAMP)  ## Run all tests, the slow ones too
+test-slow: engines  ## Run all tests, the slow ones too
 	@$(BIN)/python -m pytest $(T)
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter, docs
@@ -46,4 +49,4 @@ docs: $(STAMP)  ## Write the generated pages again
 	@$(BIN)/python scripts/docs.py
 
 clean:  ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .engines .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -19,6 +19,9 @@ REQUIREMENTS = {
     "linux": r"only Linux|by /proc|no file size limit",
     "isolation": r"nothing isolates here|needs Landlock|the filter doesn't know",
     "tmpfs": r"(tmpfs|file system) can't be mounted",
+    "synapse": r"no synapse on this machine",
+    "ngircd": r"no ngircd on this machine",
+    "inspircd": r"no inspircd on this machine",
 }
 """What may be required, and how the reasons read with which tests skip for want of it."""
 
@@ -51,6 +54,7 @@ def logging_as_it_was() -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     required()
+    os.environ.setdefault("JACKFIELD_ENGINES", str(config.rootpath / ".engines"))
 
 
 @pytest.hookimpl(wrapper=True)
