@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from typing import Any
 import click
 import jackfield
 import pytest
-from jackfield.cli import app
+from jackfield.cli import app, streams
 from jackfield.cli.main import main
 from jackfield.errors import EXIT_CODES, ConfigError, NotAllowed, NotFound
 from jackfield.plugins import ManifestCommand
@@ -241,6 +242,34 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert done.stdout.strip() in ("141", "0")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], ["plugin", "list"], ["plugin", "list", "--json"], ["config", "show"]]
+)
+def test_output_that_finds_no_room_is_told_in_one_line(home: Path, words: list[str]) -> None:
+    home.mkdir()
+    (home / "jackfield.toml").write_text("[host]\nmax_runners = 9\n", encoding="utf-8")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "jackfield.cli", *words],
+            stdout=full, stderr=subprocess.PIPE, text=True, encoding="utf-8", timeout=BOUND,
+        )  # fmt: skip
+    assert done.returncode == 1
+    first, fix = done.stderr.splitlines()
+    assert first == f"error: the output can't be written: {os.strerror(errno.ENOSPC)}"
+    assert fix.startswith("fix: ")
+
+
+def test_a_full_disk_elsewhere_is_not_taken_for_the_output(
+    capsys: pytest.CaptureFixture[str], extra: list[ManifestCommand], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _provide(monkeypatch, extra, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert main(["try"]) == 1
+    said = capsys.readouterr().err
+    assert "some-plugin" in said
+    assert "output" not in said
+
+
 def test_ctrl_c_ends_a_command_quietly(home: Path) -> None:
     code = textwrap.dedent(
         """
@@ -328,7 +357,7 @@ def test_exit_codes_reach_the_shell(home: Path) -> None:
 
 def test_signals_are_the_shells_own_numbers() -> None:
     assert 128 + signal.SIGINT == 130
-    assert app.BROKEN_PIPE == 128 + signal.SIGPIPE
+    assert streams.BROKEN_PIPE == 128 + signal.SIGPIPE
 
 
 def test_standard_streams_that_are_closed_are_held_by_nothing(home: Path) -> None:

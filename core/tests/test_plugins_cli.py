@@ -56,6 +56,44 @@ def test_management_commands_work_beside_a_plugin_that_ends_the_interpreter(
     assert jackfield(site, *words)
 
 
+@pytest.mark.parametrize("with_home", [True, False])
+def test_the_list_for_programs_is_the_same_with_and_without_click(site: Site, with_home: bool) -> None:
+    """The one form that goes around click (`cli.main`) and any other form of it."""
+    for name in ("well", "raising", "incompatible", "printing"):
+        site.install(FIXTURES / name)
+    for owner in ("a", "b"):
+        site.add(
+            f"jackfield-tools-{owner}",
+            entry_points={"jackfield.tools": {"twice": f"{owner}_module"}},
+            files={f"{owner}_module/jackfield-plugin.toml": manifest_text("tools", title="Zw\u00f6lf \u202e \x9b")},
+        )
+    info = site.add("jackfield-tools-damaged", entry_points={"jackfield.tools": {"damaged": "damaged"}})
+    (info / "entry_points.txt").write_bytes(b"[jackfield.tools]\nbad = \xff\xfe\n")
+    if not with_home:
+        (site.home / "jackfield.toml").unlink()
+    jackfield(site, "plugin", "doctor", expected=1)
+    quick = jackfield(site, "plugin", "list", "--json")
+    assert quick == jackfield(site, "--no-color", "plugin", "list", "--json")
+    listed = json.loads(quick)
+    kept = "broken" if with_home else "not loaded yet"  # without a home there is no place for a verdict
+    assert {one["state"] for one in listed["plugins"]} >= {"ready", kept, "incompatible", "conflict"}
+    assert listed["problems"]
+
+
+def test_the_list_for_programs_imports_nothing_of_weight(site: Site) -> None:
+    heavy = "{'click', 'inspect', 'logging', 'dataclasses', 'pydantic', 'asyncio', 'importlib_metadata', '_hashlib'}"
+    code = (
+        "import sys; from jackfield.cli.main import main; main(['plugin', 'list', '--json']);"
+        f"print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
+    )
+    site.install(FIXTURES / "well")
+    settle(site.packages)
+    jackfield(site, "plugin", "doctor")
+    environment = dict(os.environ) | {"PYTHONPATH": str(site.packages), "JACKFIELD_HOME": str(site.home)}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    assert ran.stderr == "[]\n"
+
+
 @pytest.mark.parametrize("name", ["vanishing", "raising"])
 def test_doctor_and_retry_say_what_is_wrong_and_end_with_1(site: Site, name: str) -> None:
     """C183."""

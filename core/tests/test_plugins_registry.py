@@ -273,6 +273,14 @@ def test_a_runner_tries_nothing_in_children_and_keeps_no_records(site: Site, tri
     assert not site.state_file.exists()
 
 
+def test_metadata_that_cannot_be_read_are_logged(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """C179: also discovery."""
+    info = site.add("jackfield-tools-bad", entry_points={"jackfield.tools": {"bad": "bad"}})
+    (info / "entry_points.txt").write_bytes(b"[jackfield.tools]\nbad = \xff\xfe\n")
+    registry(site).listing()
+    assert str(site.packages) in caplog.text
+
+
 async def test_every_enabled_plugin_gets_one_line_in_the_log(
     site: Site, trials: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:

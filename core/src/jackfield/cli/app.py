@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import sys
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jackfield import __version__
+from jackfield.cli import streams
 from jackfield.cli.lazy import Entry, LazyGroup, shared_options
 from jackfield.cli.state import State
 from jackfield.errors import PluginBroken
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["cli", "run"]
 
-BROKEN_PIPE = 141
 START, AGENTS, TRAFFIC, PLUGINS = "Start here", "Agents, chats and people", "What goes on", "Plugins and the rest"
 
 ENTRIES = {
@@ -124,8 +123,7 @@ def cli(context: click.Context) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """One run of the program: every end of it, expected or not, becomes an exit code."""
-    _hold_streams()
-    _robust_streams()
+    streams.prepare()
     if "_JACKFIELD_COMPLETE" in os.environ:
         from click.shell_completion import shell_complete
 
@@ -140,11 +138,8 @@ def run(arguments: Sequence[str]) -> int:
         if sys.stdout is not None:  # a program without a terminal may have none
             sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        # The reader has seen enough.  Python would complain about it once more at exit.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return BROKEN_PIPE
+    except (BrokenPipeError, streams.OutputLost) as problem:
+        return streams.lost(problem)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost place: all of it is reported
         from jackfield.cli.failures import report_any
 
@@ -169,25 +164,3 @@ def _options(arguments: Sequence[str]) -> list[str]:
     """The words in front of a `--`, after which nothing is an option."""
     words = list(arguments)
     return words[: words.index("--")] if "--" in words else words
-
-
-def _hold_streams() -> None:
-    """A standard stream that is closed leads to nothing instead.
-
-    Else the next file to be opened takes its number: a lock or a database, into which some child then prints.
-    """
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(number)
-        except OSError:
-            taken = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
-            os.set_inheritable(taken, True)
-            if getattr(sys, name) is None:
-                setattr(sys, name, os.fdopen(taken, "w" if number else "r", encoding="utf-8", closefd=False))
-
-
-def _robust_streams() -> None:
-    """Whatever the locale, printing a name never fails (C247)."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, ValueError):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -47,7 +46,7 @@ def report(state: State, error: JackfieldError) -> int:
     """Say what went wrong and what to do, on stderr or as JSON on stdout."""
     if state.json:
         body = {"error": {"code": error.code, "message": error.message, "fix": error.fix}}
-        click.echo(printable.harmless_json(json.dumps(body, ensure_ascii=False, indent=2)))
+        click.echo(printable.json_text(body))
     else:
         click.echo(click.style("error:", fg="red") + " " + printable.block(error.message), err=True, color=state.color)
         if error.fix:

@@ -7,16 +7,16 @@ plugin broken, and answer at once (C181, C183).  Trying a plugin happens in a ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from jackfield.cli.lazy import Group, json_option
+from jackfield.cli.plugin_facts import Look, list_of, look, plain
 from jackfield.cli.state import current, emit, say
 from jackfield.errors import NotFound
 from jackfield.plugins.broken import Knowledge, verdict_from_metadata
-from jackfield.plugins.discovery import Found, Inventory, discover
-from jackfield.plugins.files import user_cache
+from jackfield.plugins.discovery import Found, Inventory
 from jackfield.plugins.listing import PluginInfo, PluginState, survey
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ def plugin() -> None:
 def list_plugins() -> None:
     """List the installed plugins and the state of each."""
     _, inventory, infos = _look()
-    if emit({"plugins": [_plain(info) for info in infos], "problems": list(inventory.problems)}):
+    if emit(list_of(infos, inventory)):
         return
     from jackfield.cli import output
 
     columns = {"name": "NAME", "kind": "KIND", "state": "STATE", "from": "DISTRIBUTION", "title": "TITLE"}
-    rows = [{**_plain(info), "from": f"{info.distribution} {info.version}"} for info in infos]
+    rows = [{**plain(info), "from": f"{info.distribution} {info.version}"} for info in infos]
     output.table(rows, columns, empty="No plugin is installed.", wide="title")
     for info in infos:
         if info.broken is not None:
@@ -58,7 +58,7 @@ def show_plugin(name: str) -> None:
     """Show all that is known about a plugin, by its name or its distribution's."""
     _, inventory, infos = _look()
     chosen = _named(infos, name)
-    if emit({"plugins": [_plain(info, whole=True) for info in chosen], "problems": list(inventory.problems)}):
+    if emit(list_of(chosen, inventory, whole=True)):
         return
     for place, info in enumerate(chosen):
         if place:
@@ -83,7 +83,7 @@ def examine_plugins(context: click.Context, name: str | None) -> None:
     chosen = [info for info in survey(inventory, knowledge, safe=current().safe) if info.found.key in keys]
     wrong = [info for info in chosen if info.state not in _WELL]
     ok = not wrong and not inventory.problems
-    if not emit({"ok": ok, "plugins": [_plain(info) for info in chosen], "problems": list(inventory.problems)}):
+    if not emit({"ok": ok, **list_of(chosen, inventory)}):
         for info in chosen:
             if info in wrong or info.notes or name is not None:
                 _print_state(info)
@@ -111,7 +111,7 @@ def retry_plugin(context: click.Context, name: str) -> None:
     keys = {info.found.key for info in chosen}
     chosen = [info for info in survey(inventory, knowledge, safe=current().safe) if info.found.key in keys]
     ok = all(info.state in _WELL for info in chosen)
-    if not emit({"ok": ok, "plugins": [_plain(info) for info in chosen], "problems": list(inventory.problems)}):
+    if not emit({"ok": ok, **list_of(chosen, inventory)}):
         for info in chosen:
             _print_state(info)
     context.exit(0 if ok else 1)
@@ -120,12 +120,9 @@ def retry_plugin(context: click.Context, name: str) -> None:
 # ---- looking and trying
 
 
-def _look() -> tuple[Knowledge, Inventory, list[PluginInfo]]:
+def _look() -> Look:
     state = current()
-    folder = state.plugins_folder
-    knowledge = Knowledge(folder / "broken.json" if folder is not None else None, well_file=user_cache() / "tried.json")
-    inventory = discover(folder)
-    return knowledge, inventory, survey(inventory, knowledge, safe=state.safe)
+    return look(state.plugins_folder, safe=state.safe)
 
 
 def _named(infos: Sequence[PluginInfo], name: str) -> list[PluginInfo]:
@@ -160,32 +157,6 @@ def _try(knowledge: Knowledge, wanted: Iterable[Found]) -> None:
 
 
 # ---- showing
-
-
-def _plain(info: PluginInfo, *, whole: bool = False) -> dict[str, Any]:
-    """The plugin for `--json`; every key is always there."""
-    broken = info.broken
-    out: dict[str, Any] = {
-        "name": info.name,
-        "kind": str(info.kind),
-        "state": str(info.state),
-        "distribution": info.distribution,
-        "version": info.version,
-        "title": info.title,
-        "entry": info.entry,
-        "problem": None if broken is None else {"phase": broken.phase, "reason": broken.reason, "fix": broken.fix},
-        "notes": list(info.notes),
-    }
-    if whole:
-        from jackfield.plugins.manifest import to_plain
-
-        distribution = info.found.distribution
-        out["place"] = distribution.place
-        out["editable"] = distribution.editable
-        out["directory"] = distribution.directory
-        out["manifest"] = None if info.manifest is None else to_plain(info.manifest)
-        out["manifest_path"] = distribution.manifest_path
-    return out
 
 
 def _print_state(info: PluginInfo) -> None:

@@ -6,10 +6,11 @@ around.  What is stored stays as it is; only what is printed passes through here
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 
-__all__ = ["block", "cut", "harmless_json", "line", "width"]
+__all__ = ["block", "cut", "harmless_json", "json_text", "line", "width"]
 
 _ISOLATE, _POP = "\u2068", "\u2069"
 _BIDI_MARKS = "\u061c\u200e\u200f"
@@ -20,7 +21,7 @@ _BIDI_CLOSE = "\u202c\u2069"
 _BIDI = _BIDI_MARKS + "".join(_BIDI_OPEN) + _BIDI_CLOSE
 _KEPT_INVISIBLE = "\u200c\u200d"
 """Joiners: Persian words and many emoji need them."""
-_UNSAFE_IN_JSON = re.compile(f"[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff{_BIDI}]")
+_UNSAFE_IN_JSON = f"[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff{_BIDI}]"
 
 
 def line(text: str) -> str:
@@ -38,7 +39,14 @@ def block(text: str) -> str:
 
 def harmless_json(text: str) -> str:
     """JSON text whose dangerous characters are written as escapes; it decodes to the same values."""
-    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    if text.isascii() and "\x7f" not in text:  # compiling the pattern takes longer than all the rest
+        return text
+    return re.sub(_UNSAFE_IN_JSON, lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def json_text(value: object) -> str:
+    """What `--json` prints for these JSON values."""
+    return harmless_json(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def width(text: str) -> int:

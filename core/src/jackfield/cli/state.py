@@ -81,11 +81,9 @@ def emit(result: Json) -> bool:
     """With `--json`, print the result and return True; else do nothing and return False."""
     if not current().json:
         return False
-    import json
+    from jackfield.cli.printable import json_text
 
-    from jackfield.cli import printable
-
-    click.echo(printable.harmless_json(json.dumps(result, ensure_ascii=False, indent=2)))
+    click.echo(json_text(result))
     return True
 
 

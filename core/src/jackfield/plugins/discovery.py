@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -154,7 +154,7 @@ class Discovery:
         )
 
     def read(self) -> Inventory:
-        """What is installed now.  Never raises for what a distribution's metadata say."""
+        """What is installed now.  Never raises, nor logs, for what a distribution's metadata say: see `problems`."""
         use_cache = os.environ.get("JACKFIELD_EP_CACHE", "1") != "0"
         stored = read_object(self.cache_file) if use_cache else {}
         known = stored.get("folders") if stored.get("for") == _cache_key() else None
@@ -180,7 +180,6 @@ class Discovery:
         if use_cache and parts != before:
             kept = {folder: part for folder, part in parts.items() if os.path.exists(folder)}  # noqa: PTH110
             write_object(self.cache_file, {"for": _cache_key(), "folders": kept})
-        _report(problems)
         return Inventory((*everything.values(), *directories), tuple(problems), cached and not read_again)
 
     def _import_path(self) -> Sequence[str]:
@@ -229,13 +228,6 @@ class Discovery:
 def discover(plugins_folder: Path | None = None) -> Inventory:
     """What is installed, for a program that looks once."""
     return Discovery(plugins_folder).read()
-
-
-def _report(problems: Iterable[str]) -> None:
-    for problem in problems:
-        import logging  # here, since it is seldom needed and costs as much as all the rest
-
-        logging.getLogger(__name__).warning("%s", problem)
 
 
 # ---- the cache: a pure function of what stat says

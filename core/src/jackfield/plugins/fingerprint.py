@@ -5,7 +5,6 @@ Versions are for people: the same version with other content is another plugin (
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from functools import cache
@@ -13,6 +12,12 @@ from pathlib import Path
 
 from jackfield import API_VERSION, __version__
 from jackfield.plugins.discovery import Distribution
+
+try:
+    # Python's own code.  `hashlib` would load OpenSSL for it, which takes longer than everything here.
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
 
 __all__ = ["core_fingerprint", "fingerprint"]
 
@@ -25,14 +30,18 @@ def fingerprint(distribution: Distribution) -> str:
     parts += [f"{kind}:{name}={value}" for kind, name, value in distribution.entries]
     for root in distribution.roots:
         parts += _files(root)
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return _digest(parts)
 
 
 @cache
 def core_fingerprint() -> str:
     """The same of the core, its API and the interpreter: what worked with another of them is to be tried again."""
     parts = [__version__, str(API_VERSION), sys.version, *_files(str(Path(__file__).parent.parent))]
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return _digest(parts)
+
+
+def _digest(parts: list[str]) -> str:
+    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
 
 
 def _files(root: str) -> list[str]:

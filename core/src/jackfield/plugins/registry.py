@@ -232,6 +232,8 @@ class PluginRegistry:
     def _installed(self) -> Inventory:
         if self._inventory is None:
             self._inventory = self._discovery.read()
+            for problem in self._inventory.problems:
+                _log.warning("%s", problem)
         return self._inventory
 
     def _find(self, kind: Kind, name: str) -> Found:
