@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jackfield.mailbox.pool import MailboxPool
     from jackfield.mailbox.runner import RunnerMailbox
     from jackfield.mailbox.schema import READABLE_FORMATS, ROW_LIMIT
+    from jackfield.mailbox.watermark import Watermark
 
 __all__ = [
     "FILE_LIMIT",
@@ -31,6 +32,7 @@ __all__ = [
     "RunnerBell",
     "RunnerMailbox",
     "SessionFolder",
+    "Watermark",
     "file_name",
     "safe_name",
 ]
@@ -43,6 +45,7 @@ _HOME_OF = {
     "pool": ("MailboxPool",),
     "runner": ("RunnerMailbox",),
     "schema": ("READABLE_FORMATS", "ROW_LIMIT"),
+    "watermark": ("Watermark",),
 }
 
 

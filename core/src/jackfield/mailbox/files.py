@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 
 from jackfield.errors import MailboxError, MailboxFull, MalformedData, UnsafePath
 
-__all__ = ["FOLDER", "NEW_FILE", "SourceFailed", "kind_of", "pass_on", "place", "read_chunks", "remove_tree", "typed"]
+__all__ = ["FOLDER", "NEW_FILE", "SourceFailed", "kind_of", "pass_on", "place", "read_chunks", "remove", "typed"]
 
 FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -89,7 +89,19 @@ def place(folder: int, name: str, chunks: Iterable[bytes], limit: int, *, replac
     return size
 
 
-def remove_tree(name: str, parent: int) -> None:
+def remove(name: str, parent: int) -> None:
+    """Remove what lies under a name, a folder with all that is in it; missing is fine.  A link goes, not its target."""
+    try:
+        kind = kind_of(name, parent)
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(kind):
+        _remove_tree(name, parent)
+    else:
+        os.unlink(name, dir_fd=parent)
+
+
+def _remove_tree(name: str, parent: int) -> None:
     """Remove a folder however deep it is: folders inside are lifted to the top and emptied there, so that neither the
     stack nor the number of descriptors grows with what a hostile hand nested."""
     top = os.open(name, FOLDER, dir_fd=parent)

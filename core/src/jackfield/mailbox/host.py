@@ -33,6 +33,7 @@ from jackfield.mailbox.rows import (
     state_row,
 )
 from jackfield.mailbox.schema import INBOUND, check_layout, create, meta, set_meta
+from jackfield.mailbox.watermark import Watermark
 from jackfield.models import (
     Ack,
     AckStatus,
@@ -239,10 +240,11 @@ class HostMailbox:
             found = database.execute(f"SELECT {INBOUND_COLUMNS} FROM messages_in WHERE seq = ?", (seq,)).fetchone()
         return None if found is None else inbound_row(found)
 
-    def prune(self, before: UnixMs, inbound_ids: Sequence[str]) -> int:
+    def prune(self, before: UnixMs, inbound_ids: Sequence[str], watermark: Watermark | None = None) -> int:
         """Delete these inbound rows, and responses and delivery notes made before that moment; how many went.
 
-        The newest row stays, so that no message number is ever used twice.
+        The newest row stays, so that no message number is ever used twice.  `watermark` tells the runner what it may
+        delete of its own.
         """
         with self._write(f"prune {self.folder.inbound_db}") as database:
             last = self._last_seq(database)
@@ -252,6 +254,8 @@ class HostMailbox:
             )
             for table in ("responses", "delivered"):
                 gone += database.execute(f"DELETE FROM {table} WHERE at < ?", (before,)).rowcount
+            if watermark is not None:
+                watermark.put(database)
             return gone
 
     def read_outbound(

@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 
 from jackfield.clock import SystemClock, UnixMs
 from jackfield.errors import MailboxDamaged, MalformedData, UnsafePath
-from jackfield.mailbox.files import FOLDER, NEW_FILE, SourceFailed, kind_of, pass_on, place, remove_tree, typed
+from jackfield.mailbox.files import FOLDER, NEW_FILE, SourceFailed, kind_of, pass_on, place, remove, typed
 from jackfield.mailbox.names import safe_name
 from jackfield.models import RunnerSpec, dumps, loads
 
@@ -158,6 +158,10 @@ class SessionFolder:
             os.close(descriptor)
             raise
 
+    def remove_inbox(self, message_id: str) -> None:
+        """Remove what was received with that message.  Otherwise like `remove_outbox`."""
+        self._remove("inbox", message_id)
+
     def remove_outbox(self, row_id: str) -> None:
         """Remove what was to send with that row: never anything outside, never through a link.  Missing is fine.
 
@@ -165,16 +169,37 @@ class SessionFolder:
             UnsafePath: `row_id` is no plain name, or the outbox itself is no folder.
             MailboxError: the files can't be removed.
         """
-        safe_name(row_id)
-        with typed(f"remove {self.root}/outbox/{row_id}"), self._folder("outbox") as outbox:
+        self._remove("outbox", row_id)
+
+    def remove_old_outbox(self, before: UnixMs) -> None:
+        """Remove what has lain in the outbox since before that moment: its row was sent, or never written.
+
+        Raises:
+            UnsafePath: the outbox is no folder.
+            MailboxError: something can't be removed.
+        """
+        with typed(f"remove what is old from {self.outbox}"), self._folder("outbox") as outbox:
+            with os.scandir(outbox) as found:
+                entries = list(found)
+            for entry in entries:
+                if entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000 < before:
+                    remove(entry.name, outbox)
+
+    def remove_all(self) -> None:
+        """Remove the whole folder, for good; missing is fine.  No runner may live, and nobody may hold its files.
+
+        Raises:
+            MailboxError: something can't be removed.
+        """
+        with typed(f"remove {self.root}"):
             try:
-                kind = kind_of(row_id, outbox)
+                parent = os.open(self.root.parent, FOLDER)
             except FileNotFoundError:
                 return
-            if stat.S_ISDIR(kind):
-                remove_tree(row_id, outbox)
-            else:
-                os.unlink(row_id, dir_fd=outbox)
+            try:
+                remove(self.root.name, parent)
+            finally:
+                os.close(parent)
 
     def read_spec(self) -> RunnerSpec:
         """What the host tells the runner.  Its `format` is not judged here.
@@ -302,6 +327,11 @@ class SessionFolder:
             yield current
         finally:
             os.close(current)
+
+    def _remove(self, area: str, folder: str) -> None:
+        safe_name(folder)
+        with typed(f"remove {self.root}/{area}/{folder}"), self._folder(area) as descriptor:
+            remove(folder, descriptor)
 
     def _store(self, area: str, folder: str, name: str, chunks: Iterable[bytes], limit: int) -> int:
         safe_name(folder)

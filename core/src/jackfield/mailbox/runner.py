@@ -44,6 +44,7 @@ from jackfield.mailbox.rows import (
     plain,
 )
 from jackfield.mailbox.schema import OUTBOUND, READABLE_FORMATS, check_layout, create, meta, set_meta
+from jackfield.mailbox.watermark import Watermark
 from jackfield.models import (
     Ack,
     AckStatus,
@@ -89,6 +90,9 @@ _PUT_KEY: Final = (
     "INSERT INTO session_state (key, value, at) VALUES (?, ?, ?) "
     "ON CONFLICT (key) DO UPDATE SET value = excluded.value, at = excluded.at"
 )
+_FORGOTTEN_ACKS: Final = """
+SELECT change FROM out.processing_ack AS a WHERE change <= ? AND at < ?
+AND NOT EXISTS (SELECT 1 FROM messages_in AS m WHERE m.id = a.message_id) ORDER BY change LIMIT ?"""
 _PUT_DRAFT: Final = (
     f"INSERT INTO draft ({DRAFT_COLUMNS}) VALUES (?, ?, ?, ?, ?) ON CONFLICT (turn, block) "
     "DO UPDATE SET address = excluded.address, text = excluded.text, at = excluded.at"
@@ -264,6 +268,38 @@ class RunnerMailbox:
         cells = draft_values(draft)
         with self._write(f"put a draft into {self.folder.outbound_db}") as database:
             database.execute(_PUT_DRAFT, cells)
+
+    def prune(self, limit: int = 1000) -> int:
+        """Delete own rows that the host let go of, at most `limit` of each kind; how many.  Repeat while it finds any.
+
+        An acknowledgement stays as long as its message does: it is what keeps that from being taken again.  The newest
+        row of each table stays, so that no number is ever used twice.
+
+        Raises:
+            MailboxError: as `write` does.
+        """
+        mark = self._inbound(Watermark.read, None)
+        if mark is None:
+            return 0
+        doomed = {
+            "processing_ack": self._inbound(
+                lambda db: db.execute(_FORGOTTEN_ACKS, (mark.change, mark.before, limit)).fetchall(), _NO_CELLS
+            )
+        }
+        for table, upto in (("messages_out", mark.seq), ("activity", mark.activity)):
+            sql = f"SELECT seq FROM {table} WHERE seq <= ? AND at < ? ORDER BY seq LIMIT ?"
+            doomed[table] = self._own(sql, upto, mark.before, limit)
+        if not any(doomed.values()):
+            return 0
+        keys = {"processing_ack": "change"}
+        with self._write(f"prune {self.folder.outbound_db}") as database:
+            gone = 0
+            for table, numbers in doomed.items():
+                key = keys.get(table, "seq")
+                gone += database.executemany(
+                    f"DELETE FROM {table} WHERE {key} = ? AND {key} < (SELECT max({key}) FROM {table})", numbers
+                ).rowcount
+            return gone
 
     def key(self, name: str) -> str | None:
         """A value that this session's runners keep for themselves, like `continuation:<provider>`."""

@@ -32,6 +32,8 @@ _LEAVE_SECONDS = 8.0
 _CLAIM_RING = 1.0
 """Seconds after which the host is told of a claim; a turn that is over sooner tells it with its end."""
 _BLOCKED_TRIES = 10
+_FORGET_EVERY = 3600.0
+"""Seconds between two looks for rows that may be deleted."""
 _REPLACED = UnixMs(-1)
 """Instead of a due time: the session has a later runner."""
 
@@ -52,6 +54,7 @@ class Runner:
         self._fence = Fence(folder, spec.epoch)
         self._stopping = False
         self._first = True
+        self._forgot_at = clock.monotonic()
         self._loading: asyncio.Task[Agent] | None = None
 
     async def run(self) -> int:
@@ -113,6 +116,8 @@ class Runner:
             if self._limits.idle_exit and idle >= self._limits.idle_exit:
                 _LOG.info("idle for %.0f s: done", idle)
                 return
+            if self._clock.monotonic() - self._forgot_at >= _FORGET_EVERY:
+                await self._forget_old()
             await self._pulse.wait(seen, self._pause(found, now, idle))
 
     async def _take(self, now: UnixMs) -> Taken | UnixMs | None:
@@ -133,6 +138,15 @@ class Runner:
         if self._limits.idle_exit:
             pause = min(pause, self._limits.idle_exit - idle)
         return max(0.001, pause)
+
+    async def _forget_old(self) -> None:
+        """Delete what the host let go of, in bites; what can't be deleted now goes another time."""
+        self._forgot_at = self._clock.monotonic()
+        try:
+            while await self._mail.run(lambda mailbox: mailbox.prune()) and not self._stopping:
+                pass
+        except MailboxError as problem:
+            _LOG.warning("old rows stay for now: %s", problem)
 
     async def _serve(self, taken: Taken) -> None:
         try:
@@ -256,6 +270,7 @@ class Runner:
         except MailboxError as problem:
             _LOG.warning("could not write the last state: %s", problem)
         self._bell.ring()
+        await self._forget_old()
         await self._bell.close()
         await self._heartbeat.close()
         await self._mail.close()
