@@ -132,10 +132,12 @@ if TYPE_CHECKING:
         ToolSet,
         tool,
     )
+    from jackfield.models.splitting import LEAST_LIMIT, measure, opening, split_text
 
 __all__ = [
     "API_VERSION",
     "HOOKS",
+    "LEAST_LIMIT",
     "PROJECT",
     "AcceptOutcome",
     "AccessDecision",
@@ -240,6 +242,9 @@ __all__ = [
     "Types",
     "Usage",
     "hookimpl",
+    "measure",
+    "opening",
+    "split_text",
     "tool",
 ]
 
@@ -366,13 +371,14 @@ _HOME_OF = {
         "tool",
     ),
 }
-_MODULE_OF = {name: module for module, names in _HOME_OF.items() for name in names}
+_MODULE_OF = {name: f"{__name__}.{module}" for module, names in _HOME_OF.items() for name in names}
+_MODULE_OF |= dict.fromkeys(("LEAST_LIMIT", "measure", "opening", "split_text"), "jackfield.models.splitting")
 
 
 def __getattr__(name: str) -> object:
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"{__name__}.{module}"), name)
+    found: object = getattr(import_module(module), name)
     globals()[name] = found
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from jackfield.host.parts import measure
 from jackfield.models import Capabilities, Card, Choice, OutFile, OutMessage, Prompt, Support, Threads
+from jackfield.models.splitting import measure
 
 __all__ = ["Degraded", "card_text", "degrade", "prompt_text", "too_long"]
 

@@ -22,7 +22,6 @@ from jackfield.errors import HookFailed, JackfieldError, MalformedData, UnsafePa
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.degrade import degrade, too_long
 from jackfield.host.hub import Hub
-from jackfield.host.parts import LEAST_LIMIT, opening, split_text
 from jackfield.ids import DeliveryId, QuestionId, SessionId, derive_id, is_id
 from jackfield.mailbox import SessionFolder, safe_name
 from jackfield.models import (
@@ -48,6 +47,7 @@ from jackfield.models import (
     dumps,
     loads,
 )
+from jackfield.models.splitting import LEAST_LIMIT, opening, split_text
 from jackfield.store import chats, deliveries, events, inbound, questions, wirings
 
 __all__ = ["WHOLE", "Planned", "Planner", "Refusal", "message_parts", "passed_hooks", "remove_files"]

@@ -17,9 +17,9 @@ from jackfield.api import Streams as StreamingChannel
 from jackfield.errors import ChannelError, JackfieldError
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
-from jackfield.host.parts import measure
 from jackfield.ids import SessionId, TurnId
 from jackfield.models import Address, Capabilities, Draft, Session, StreamKind
+from jackfield.models.splitting import measure
 from jackfield.store import chats, deliveries, wirings
 
 __all__ = ["Streams"]

@@ -9,8 +9,8 @@ import unicodedata
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jackfield.host.parts import measure, opening, split_text
 from jackfield.models import TextUnit
+from jackfield.models.splitting import measure, opening, split_text
 
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 
@@ -177,6 +177,7 @@ def test_only_white_space_is_dropped_and_no_character_is_torn(text: str, limit: 
     chunks = split_text(text, limit, unit)
     assert "".join("".join(chunks).split()) == "".join(text.split())
     for chunk in chunks[1:]:
+        assert not "\u1160" <= chunk[0] <= "\u11ff"
         assert not unicodedata.category(chunk[0]).startswith("M") and chunk[0] != "\u200d"
     for chunk in chunks[:-1]:
         assert not chunk.endswith("\u200d")

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jackfield.models import TextUnit
+from jackfield.models.capabilities import TextUnit
 from jackfield.models.mentions import code_spans
 
 __all__ = ["LEAST_LIMIT", "measure", "opening", "split_text"]
@@ -360,7 +360,7 @@ def _between(text: str, at: int) -> bool:
         return False
     if 0xDC00 <= code <= 0xDFFF and 0xD800 <= ord(before) <= 0xDBFF:
         return False
-    if 0x1160 <= code <= 0x11FF and 0x1100 <= ord(before) <= 0x11FF:
+    if code == 0x200C or code in (0xFF9E, 0xFF9F) or _one_syllable(ord(before), code):
         return False
     if 0x1F1E6 <= code <= 0x1F1FF:
         run = 0
@@ -368,6 +368,14 @@ def _between(text: str, at: int) -> bool:
             run += 1
         return run % 2 == 0
     return True
+
+
+def _one_syllable(before: int, after: int) -> bool:
+    """Whether two code points belong to one Hangul syllable (UAX 29, GB6-GB8; a little wider)."""
+    if 0x1160 <= after <= 0x11FF or 0xD7B0 <= after <= 0xD7FB:
+        return 0x1100 <= before <= 0x11FF or 0xA960 <= before <= 0xA97C or 0xAC00 <= before <= 0xD7FB
+    leading = 0x1100 <= before <= 0x115F or 0xA960 <= before <= 0xA97C
+    return leading and (0x1100 <= after <= 0x115F or 0xA960 <= after <= 0xA97C or 0xAC00 <= after <= 0xD7A3)
 
 
 # ---- what stays in one piece
