@@ -7,8 +7,9 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from jackfield.errors import StoreError, StoreNewer
 from jackfield.store import Kept, Leftovers, Migration, Store, notes
 from jackfield.store.migrations import MIGRATIONS
+from jackfield.store.opening import inspect
 
 JOBS = Migration(
     2,
@@ -72,6 +74,35 @@ async def test_a_new_database_has_every_migration_recorded(tmp_path: Path) -> No
     applied = ask(tmp_path / "home" / "state.db", "SELECT number, name, checksum FROM schema_version")
     assert applied == [(step.number, step.name, step.checksum) for step in MIGRATIONS]
     assert not (tmp_path / "home" / "backups").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"), [(Path.mkdir, "is a folder"), (os.mkfifo, "is a named pipe")], ids=["folder", "pipe"]
+)
+async def test_what_is_no_file_is_named_and_left_alone(tmp_path: Path, make: Callable[[Path], None], said: str) -> None:
+    make(tmp_path / "state.db")
+    with pytest.raises(StoreError, match=said) as refused:
+        await Store(tmp_path / "state.db").open()
+    assert "move it out of the way" in (refused.value.fix or "")
+    assert [path.name for path in tmp_path.iterdir()] == ["state.db"]
+
+
+def test_a_file_that_this_user_may_not_use_is_told_with_its_owner() -> None:
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders can't be entered by anybody else
+        folder = Path(name)
+        folder.chmod(0o711)
+        path = folder / "state.db"
+        path.write_bytes(b"x" * 100)
+        path.chmod(0)
+        own = os.geteuid()
+        if own == 0:
+            os.seteuid(65534)
+        try:
+            with pytest.raises(StoreError, match=rf"belongs to uid {own} and has the mode 0000") as refused:
+                inspect(path)
+        finally:
+            os.seteuid(own)
+        assert "chmod 600" in (refused.value.fix or "")
 
 
 async def test_opening_again_changes_nothing(tmp_path: Path) -> None:
@@ -266,6 +297,7 @@ from contextlib import closing
 from jackfield.clock import SystemClock
 from jackfield.store import Kept, Migration
 from jackfield.store.migrations import MIGRATIONS
+from jackfield.store.opening import inspect
 from jackfield.store import opening
 
 STEPS = (*MIGRATIONS,

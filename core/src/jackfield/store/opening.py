@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import sqlite3
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -32,6 +33,14 @@ OLDEST_SQLITE = (3, 37, 0)
 BUSY_MS = 2000
 CHECK_BELOW = 64 * 1024 * 1024
 """Bytes up to which a database is checked at every start; a larger one only after an unclean stop."""
+
+_KINDS = {
+    stat.S_ISDIR: "a folder",
+    stat.S_ISFIFO: "a named pipe",
+    stat.S_ISSOCK: "a socket",
+    stat.S_ISBLK: "a device",
+    stat.S_ISCHR: "a device",
+}
 
 _LEDGER = """CREATE TABLE IF NOT EXISTS schema_version (
     number INTEGER PRIMARY KEY,
@@ -137,13 +146,42 @@ def inspect(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> Found:
         StoreNewer: it holds a migration that this version does not know.
         StoreError: it is damaged, not ours, or a migration that it holds has changed since.
     """
-    if not path.exists() or path.stat().st_size == 0:
+    if _size(path) == 0:
         return Found(0, has_data=False)
     try:
         with _untouched(path) as (db, clean):
             return _judge(db, path, migrations, thorough=not clean or path.stat().st_size <= CHECK_BELOW)
     except sqlite3.Error as problem:
         raise translated(problem, path) from problem
+
+
+def _size(path: Path) -> int:
+    """The file's size, 0 when there is none.  Refuses what SQLite would only call an I/O error.
+
+    Raises:
+        StoreError: it is a folder, a pipe or the like, or this user may not read and write it.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0
+    except OSError as problem:
+        raise StoreError(
+            f"{path} can't be reached: {problem.strerror}", fix="check that this user may enter its folder"
+        ) from problem
+    if not stat.S_ISREG(found.st_mode):
+        kind = next((name for test, name in _KINDS.items() if test(found.st_mode)), "no file")
+        raise StoreError(
+            f"{path} is {kind}, where the database should lie; it was left alone",
+            fix="move it out of the way, and put back the newest file of backups/ if there was a database before",
+        )
+    if not os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise StoreError(
+            f"{path} may not be read and written by this user (uid {os.geteuid()}): it belongs to uid {found.st_uid} "
+            f"and has the mode {stat.S_IMODE(found.st_mode):04o}",
+            fix="run as the user whose home this is; or, if the file is yours: chmod 600 state.db",
+        )
+    return found.st_size
 
 
 @contextmanager
