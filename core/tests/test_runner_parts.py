@@ -13,7 +13,8 @@ from jackfield.ids import AgentGroupId, SessionId
 from jackfield.models import RunnerPaths, RunnerSpec
 from jackfield.runner.bell import Pulse
 from jackfield.runner.scripts import Verdict, check_script, read_verdict
-from jackfield.runner.system_prompt import compose, group_words
+from jackfield.runner.system_prompt import compose
+from jackfield.runner.words import group_words
 from runner_kit import FAMILY, HOME
 
 SPEC = RunnerSpec(

@@ -216,11 +216,16 @@ class _HostLine(asyncio.Protocol):
 
 
 class RunnerBell:
-    """The runner's end."""
+    """The runner's end.
 
-    def __init__(self) -> None:
+    `on_ring` is called when the host rings, `on_gone` when the connection ends by its doing.  Both run in the event
+    loop and must not block.
+    """
+
+    def __init__(self, *, on_ring: Callable[[], None], on_gone: Callable[[], None]) -> None:
+        self._on_ring = on_ring
+        self._on_gone = on_gone
         self._transport: asyncio.Transport | None = None
-        self._rung = asyncio.Event()
         self.closed = True
         """Whether the host is gone, or was never there; `connect` tries again."""
 
@@ -240,26 +245,15 @@ class RunnerBell:
             line.setblocking(False)
             with short_address(folder.bell) as address:
                 line.connect(address)  # a local socket connects at once, or not at all
-            transport, _ = await loop.create_unix_connection(lambda: _RunnerLine(self), sock=line)
+            await loop.create_unix_connection(lambda: _RunnerLine(self), sock=line)
         except OSError as problem:
             line.close()
             raise NoHost(f"nobody listens at {folder.bell}: {problem.strerror or problem}") from problem
-        self._transport = transport
-        self.closed = False
 
     def ring(self) -> None:
         """Tell the host to look; call it after the commit."""
         if self._transport is not None and not self.closed and not self._transport.get_write_buffer_size():
             self._transport.write(_RING)
-
-    async def wait(self, timeout: float) -> bool:
-        """True when rung since the last call, or when the host went away; False when `timeout` seconds passed."""
-        try:
-            await asyncio.wait_for(self._rung.wait(), max(0.0, timeout))
-        except TimeoutError:
-            return False
-        self._rung.clear()
-        return True
 
     async def close(self) -> None:
         """Hang up."""
@@ -268,16 +262,21 @@ class RunnerBell:
         if transport is not None:
             transport.abort()
 
+    def came(self, transport: asyncio.Transport) -> None:
+        """The connection stands."""
+        self._transport = transport
+        self.closed = False
+
     def rang(self) -> None:
         """The host rang."""
-        self._rung.set()
+        self._on_ring()
 
     def went(self, transport: asyncio.BaseTransport | None) -> None:
-        """The connection ended."""
+        """A connection ended."""
         if transport is self._transport:
             self.closed = True
             self._transport = None
-            self._rung.set()
+            self._on_gone()
 
 
 class _RunnerLine(asyncio.Protocol):
@@ -287,6 +286,7 @@ class _RunnerLine(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
+        self._bell.came(cast(asyncio.Transport, transport))
 
     def data_received(self, data: bytes) -> None:
         self._bell.rang()

@@ -48,13 +48,13 @@ from jackfield.runner.context import SessionContext
 from jackfield.runner.conversation import Conversation
 from jackfield.runner.desk import Desk
 from jackfield.runner.heartbeat import Heartbeat
-from jackfield.runner.intake import CARRIED, Scene, Taken, scene_of
+from jackfield.runner.intake import CARRIED, Taken, scene_of
 from jackfield.runner.loading import Engine
 from jackfield.runner.mailroom import MailRoom
 from jackfield.runner.prompt import format_recap, notice
 from jackfield.runner.prompting import prompt_of
 from jackfield.runner.scripts import check_script
-from jackfield.runner.system_prompt import compose, group_words
+from jackfield.runner.system_prompt import compose
 from jackfield.runner.tools import Bound, bind
 from jackfield.runner.turn import Turn
 from jackfield.runner.usage import Tally
@@ -236,17 +236,16 @@ class Agent:
         if self._leaving:
             await turn.leave()
         try:
-            await turn.run(lambda: self._prepare(taken.scene, batch, printed))
+            await turn.run(lambda: self._prepare(taken, batch, printed))
         finally:
             self._turn = None
 
-    async def _prepare(self, scene: Scene, batch: Batch, printed: dict[str, str]) -> str:
+    async def _prepare(self, taken: Taken, batch: Batch, printed: dict[str, str]) -> str:
         """Have a conversation open whose system prompt is up to date, and make the prompt."""
-        group = Path(self.spec.paths.group)
-        words = await self.mail.run(lambda mailbox: group_words(group))
+        scene = taken.scene
         changed = self.spec.tool_instructions
         told = [(each.title, changed.get(each.name, each.instructions)) for each, _ in self._engine.tool_sets]
-        system_prompt = compose(self.spec, words, scene.destinations, told)
+        system_prompt = compose(self.spec, taken.words, scene.destinations, told)
         known = self.conversation.is_open
         notices: list[str] = []
         if known and self.conversation.system_prompt != system_prompt:
@@ -387,7 +386,7 @@ class Agent:
     async def _compact(self, taken: Taken) -> None:
         try:
             if not self.conversation.is_open:
-                await self._prepare(taken.scene, taken.batch, {})
+                await self._prepare(taken, taken.batch, {})
             await self.conversation.compact()
             await self._drain()
         except ProviderError as error:

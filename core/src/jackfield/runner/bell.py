@@ -57,56 +57,49 @@ class Bell:
         self._pulse = pulse
         self._clock = clock
         self._poll = max(0.05, poll)
-        self._line: RunnerBell | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._line = RunnerBell(on_ring=pulse.beat, on_gone=self._host_gone)
+        self._calling: asyncio.Task[None] | None = None
 
     @property
     def connected(self) -> bool:
-        return self._line is not None and not self._line.closed
+        return not self._line.closed
 
     async def start(self) -> None:
-        """Try to connect once, then keep at it in the background."""
-        await self._connect()
-        self._task = asyncio.create_task(self._keep(), name="doorbell")
+        """Try to connect once; without a host, keep at it in the background."""
+        if not await self._connect():
+            self._call()
 
     def ring(self) -> None:
         """Tell the host that something was written; without a host nothing happens."""
-        if self._line is not None and not self._line.closed:
-            self._line.ring()
+        self._line.ring()
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-        if self._line is not None:
-            await self._line.close()
-            self._line = None
+        if self._calling is not None:
+            self._calling.cancel()
+            await asyncio.wait({self._calling})
+        await self._line.close()
 
-    async def _connect(self) -> None:
-        line = RunnerBell()
+    async def _connect(self) -> bool:
         try:
-            await line.connect(self._folder)
+            await self._line.connect(self._folder)
         except (OSError, JackfieldError) as problem:
             _LOG.debug("no host at the doorbell: %s", problem)
-            await line.close()
-            return
-        self._line = line
+            return False
+        return True
 
-    async def _keep(self) -> None:
+    def _host_gone(self) -> None:
+        _LOG.info("the host is gone from the doorbell")
+        self._pulse.beat()
+        self._call()
+
+    def _call(self) -> None:
+        self._calling = asyncio.create_task(self._until_answered(), name="doorbell")
+
+    async def _until_answered(self) -> None:
         while True:
-            line = self._line
-            if line is None:
-                await self._clock.sleep(self._poll)
-                await self._connect()
-                if self._line is not None:
-                    # What was written while nobody listened is told now.
-                    self._line.ring()
-                    self._pulse.beat()
-                continue
-            if await line.wait(60.0):
+            await self._clock.sleep(self._poll)
+            if await self._connect():
+                # What was written while nobody listened is told now.
+                self._line.ring()
                 self._pulse.beat()
-            if line.closed:
-                _LOG.info("the host is gone from the doorbell")
-                await line.close()
-                self._line = None
-                self._pulse.beat()
+                return

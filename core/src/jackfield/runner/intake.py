@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from jackfield.clock import UnixMs
 from jackfield.errors import JackfieldError, MalformedData
@@ -14,6 +16,7 @@ from jackfield.mailbox import RunnerMailbox, SessionFolder
 from jackfield.models import Address, Destination, InboundRow, OutboundRow
 from jackfield.points import reach
 from jackfield.runner.batch import Batch, choose_batch, choose_follow_ups, stop_requests
+from jackfield.runner.words import group_words
 
 __all__ = [
     "CARRIED",
@@ -84,6 +87,10 @@ class Taken:
     batch: Batch
     turn: TurnId
     scene: Scene
+    words: str
+    """What the group's own files say."""
+    more: bool
+    """Whether other rows can be taken now."""
 
 
 class Fence:
@@ -91,12 +98,13 @@ class Fence:
 
     def __init__(self, folder: SessionFolder, epoch: int) -> None:
         self._folder = folder
+        self._file = str(folder.spec_file)
         self._epoch = epoch
         self._stamp: tuple[int, int] | None = None
 
     def superseded(self) -> bool:
         try:
-            found = self._folder.spec_file.stat()
+            found = os.stat(self._file)  # noqa: PTH116 - asked before each turn; a Path costs more than the answer
         except FileNotFoundError:
             return True
         stamp = (found.st_mtime_ns, found.st_ino)
@@ -105,27 +113,29 @@ class Fence:
         try:
             newest = self._folder.read_spec().epoch
         except (JackfieldError, OSError) as problem:
-            _LOG.warning("could not read %s again: %s", self._folder.spec_file, problem)
+            _LOG.warning("could not read %s again: %s", self._file, problem)
             return False
         self._stamp = stamp
         return newest > self._epoch
 
 
-def take(mailbox: RunnerMailbox, now: UnixMs, limit: int, *, first: bool) -> Taken | UnixMs | None:
-    """Claim the next batch.  Without one: when the next row is due, or None.
+def take(mailbox: RunnerMailbox, now: UnixMs, limit: int, group: Path, *, first: bool) -> Taken | UnixMs | None:
+    """Claim the next batch, for an agent whose files lie in `group`.  Without one: when the next row is due, or None.
 
     `first` is set once in a runner's life; then what a killed runner left behind is taken over.
     """
     if first:
         _adopt_broken_turn(mailbox)
-    batch = choose_batch(mailbox.pending(now), limit)
+    pending = mailbox.pending(now)
+    batch = choose_batch(pending, limit)
     if batch is None:
         return mailbox.next_due(now)
     turn = TurnId(new_id("trn", now))
     reach("runner.claim.before")
     mailbox.claim(batch.all_rows, turn)
     reach("runner.claim.after")
-    return Taken(batch, turn, scene_of(mailbox, batch))
+    more = len(pending) > len(batch.all_rows)
+    return Taken(batch, turn, scene_of(mailbox, batch), group_words(group), more)
 
 
 def take_during(

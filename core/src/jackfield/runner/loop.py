@@ -9,7 +9,8 @@ import asyncio
 import importlib
 import logging
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jackfield.clock import Clock, UnixMs
 from jackfield.errors import MailboxBlocked, MailboxError, PluginBroken
@@ -31,6 +32,8 @@ _LOG = logging.getLogger(__name__)
 _LEAVE_SECONDS = 8.0
 _CLAIM_RING = 1.0
 """Seconds after which the host is told of a claim; a turn that is over sooner tells it with its end."""
+_CALM = 0.05
+"""Seconds for which a runner that left no row behind listens before it looks again: whatever came since has rung."""
 _BLOCKED_TRIES = 10
 _FORGET_EVERY = 3600.0
 """Seconds between two looks for rows that may be deleted."""
@@ -46,6 +49,7 @@ class Runner:
         self._folder = folder
         self._clock = clock
         self._limits = spec.limits
+        self._group = Path(spec.paths.group)
         self._mail = MailRoom(folder, spec.epoch, clock)
         self._pulse = Pulse()
         self._bell = Bell(folder, self._pulse, clock, spec.limits.poll)
@@ -53,6 +57,8 @@ class Runner:
         self._board = Board(self._mail, clock, self._bell.ring)
         self._fence = Fence(folder, spec.epoch)
         self._stopping = False
+        self._stop: asyncio.Future[None]
+        """Done once the runner is told to stop; made by `run`, which has the event loop."""
         self._first = True
         self._forgot_at = clock.monotonic()
         self._loading: asyncio.Task[Agent] | None = None
@@ -65,6 +71,7 @@ class Runner:
             MailboxError: it can't be opened, or written for longer than a moment.
         """
         loop = asyncio.get_running_loop()
+        self._stop = loop.create_future()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_stop)
         await self._mail.open()
@@ -82,14 +89,19 @@ class Runner:
 
     async def _live(self) -> None:
         idle_since = self._clock.monotonic()
-        blocked = 0
+        blocked = seen = 0
+        calm = False
         while not self._stopping:
-            seen = self._pulse.count
             agent = self._loaded()
             if agent is not None and agent.has_news:
                 await self._watch(agent, asyncio.create_task(agent.hear(), name="turn"))
                 idle_since = self._clock.monotonic()
                 continue
+            if calm:
+                calm = False
+                await self._pulse.wait(seen, _CALM)
+                continue
+            seen = self._pulse.count
             now = self._clock.now()
             try:
                 found = await self._take(now)
@@ -111,6 +123,7 @@ class Runner:
                 finally:
                     claimed.cancel()
                 idle_since = self._clock.monotonic()
+                calm = not found.more
                 continue
             idle = self._clock.monotonic() - idle_since
             if self._limits.idle_exit and idle >= self._limits.idle_exit:
@@ -123,10 +136,10 @@ class Runner:
     async def _take(self, now: UnixMs) -> Taken | UnixMs | None:
         """The next batch, claimed, in one step of the mailbox's thread."""
         first, self._first = self._first, False
-        limit = self._limits.messages_per_prompt
+        limit, group = self._limits.messages_per_prompt, self._group
 
         def work(mailbox: RunnerMailbox) -> Taken | UnixMs | None:
-            return _REPLACED if self._fence.superseded() else take(mailbox, now, limit, first=first)
+            return _REPLACED if self._fence.superseded() else take(mailbox, now, limit, group, first=first)
 
         return await self._mail.run(work)
 
@@ -161,19 +174,14 @@ class Runner:
 
     async def _watch(self, agent: Agent, work: asyncio.Task[None]) -> None:
         """See the work through, and hurry it when the runner is told to stop."""
-        while not work.done():
-            seen = self._pulse.count
-            if self._stopping:
-                await agent.leave()
-                await asyncio.wait({work}, timeout=_LEAVE_SECONDS)
-                if not work.done():
-                    _LOG.error("the turn does not end; its messages stay claimed by this runner")
-                    work.cancel()
-                    await asyncio.wait({work})
-                break
-            beat = asyncio.ensure_future(self._pulse.wait(seen, None))
-            await asyncio.wait({work, beat}, return_when=asyncio.FIRST_COMPLETED)
-            beat.cancel()
+        await asyncio.wait({work, self._stop}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            await agent.leave()
+            await asyncio.wait({work}, timeout=_LEAVE_SECONDS)
+            if not work.done():
+                _LOG.error("the turn does not end; its messages stay claimed by this runner")
+                work.cancel()
+                await asyncio.wait({work})
         if not work.cancelled():
             work.result()
 
@@ -227,13 +235,11 @@ class Runner:
         if self._loading is None:
             self._loading = asyncio.create_task(self._load(), name="load the provider")
         loading = self._loading
-        while not loading.done():
-            seen = self._pulse.count
-            if self._stopping:
+        if not loading.done():
+            either: set[asyncio.Future[Any]] = {loading, self._stop}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not loading.done():
                 return None
-            beat = asyncio.ensure_future(self._pulse.wait(seen, None))
-            await asyncio.wait({loading, beat}, return_when=asyncio.FIRST_COMPLETED)
-            beat.cancel()
         problem = loading.exception()
         if problem is None:
             return loading.result()
@@ -253,6 +259,8 @@ class Runner:
 
     def _told_to_stop(self) -> None:
         self._stopping = True
+        if not self._stop.done():
+            self._stop.set_result(None)
         self._pulse.beat()
 
     async def _wind_down(self) -> None:

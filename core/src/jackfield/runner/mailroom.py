@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
 
 from jackfield.clock import Clock
 from jackfield.mailbox import RunnerMailbox, SessionFolder
@@ -18,7 +20,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class MailRoom:
-    """Runs pieces of work with the mailbox, one after the other, in the order in which they were handed in."""
+    """Runs pieces of work with the mailbox, one after the other, in the order in which they were handed in.
+
+    A thread and a queue of its own: an executor's futures cost a turn more than the questions that it asks.
+    """
 
     def __init__(self, folder: SessionFolder, epoch: int, clock: Clock) -> None:
         self.folder = folder
@@ -26,7 +31,9 @@ class MailRoom:
         """How often work that nobody waits for has failed."""
         self._epoch = epoch
         self._clock = clock
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mailbox")
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        # A daemon, so that a runner whose mailbox can't be opened still ends; `close` waits for it.
+        self._thread = Thread(target=self._serve, name="mailbox", daemon=True)
         self._mailbox: RunnerMailbox | None = None
 
     async def open(self) -> None:
@@ -39,25 +46,27 @@ class MailRoom:
         def begin() -> None:
             self._mailbox = RunnerMailbox(self.folder, self._epoch, self._clock)
 
-        await asyncio.get_running_loop().run_in_executor(self._thread, begin)
+        self._thread.start()
+        await self._hand_in(begin)
 
     async def run(self, work: Callable[[RunnerMailbox], T]) -> T:
         """Do the work in the mailbox's thread and give back its result.
 
         Once begun it is finished, even when the caller is cancelled meanwhile.
         """
-        return await asyncio.wrap_future(self._thread.submit(self._do, work))
+        return await self._hand_in(lambda: self._do(work))
 
     def post(self, what: str, work: Callable[[RunnerMailbox], object]) -> None:
         """Have the work done in its turn, without waiting; a failure is logged and counted."""
 
-        def finished(future: Future[object]) -> None:
-            problem = future.exception()
-            if problem is not None:
+        def do() -> None:
+            try:
+                self._do(work)
+            except Exception:  # noqa: BLE001 - nobody waits for it: this is where it is told
                 self.failures += 1
-                _LOG.error("could not write %s to the mailbox", what, exc_info=problem)
+                _LOG.exception("could not write %s to the mailbox", what)
 
-        self._thread.submit(self._do, work).add_done_callback(finished)
+        self._work.put(do)
 
     async def close(self) -> None:
         """Finish what was handed in and close the files."""
@@ -67,10 +76,44 @@ class MailRoom:
                 self._mailbox.close()
                 self._mailbox = None
 
-        await asyncio.get_running_loop().run_in_executor(self._thread, end)
-        self._thread.shutdown(wait=True)
+        await self._hand_in(end)
+        self._work.put(None)
+        self._thread.join()
+
+    def _hand_in(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def do() -> None:
+            if answer.cancelled():
+                return
+            result: T | None = None
+            problem: BaseException | None = None
+            try:
+                result = work()
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the caller
+                problem = error
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_tell, answer, result, problem)
+
+        self._work.put(do)
+        return answer
 
     def _do(self, work: Callable[[RunnerMailbox], T]) -> T:
         if self._mailbox is None:
             raise RuntimeError("the mailbox is not open")
         return work(self._mailbox)
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+            del work  # it may hold on to a whole turn
+
+
+def _tell(answer: asyncio.Future[Any], result: object, problem: BaseException | None) -> None:
+    if answer.cancelled():
+        return
+    if problem is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(problem)

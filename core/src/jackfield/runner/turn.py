@@ -62,6 +62,8 @@ __all__ = ["Turn"]
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _GRACE = 3.0
+_QUICK = 0.02
+"""Seconds after which a turn begins to look for follow-ups and requests to stop."""
 _SHELLS = frozenset({"bash", "shell", "exec", "command", "local_shell"})
 
 
@@ -84,6 +86,7 @@ class Turn:
         self._extra_done: list[InboundRow] = []
         self._leaving = False
         self._gate = asyncio.Lock()
+        self._following: asyncio.Task[None] | None = None
         self._continuation: str | None = None
         self._timers: set[asyncio.Timeout] = set()
         limit = agent.spec.limits.turn_seconds
@@ -99,11 +102,13 @@ class Turn:
         lost the conversation (C124).  Every row that was claimed has its acknowledgement when this returns; it raises
         only for a mailbox that fails.
         """
-        following: asyncio.Task[None] | None = None
+        following: asyncio.TimerHandle | None = None
         try:
             try:
                 await self._start(prepare)
-                following = asyncio.create_task(self._follow(), name="follow-ups")
+                # Most turns that are over at once have nothing to follow.
+                seen = self._agent.pulse.count
+                following = asyncio.get_running_loop().call_later(_QUICK, self._begin_to_follow, seen)
                 while await self._one_round():
                     pass
             except ProviderError as error:
@@ -129,8 +134,10 @@ class Turn:
             self._drafts.stop()
             if following is not None:
                 following.cancel()
-                await asyncio.wait({following})
-                if not following.cancelled() and (problem := following.exception()) is not None:
+            if self._following is not None:
+                self._following.cancel()
+                await asyncio.wait({self._following})
+                if not self._following.cancelled() and (problem := self._following.exception()) is not None:
                     _LOG.error("looking for follow-ups failed", exc_info=problem)
 
     async def leave(self) -> None:
@@ -187,10 +194,12 @@ class Turn:
             )
         return receipt
 
-    async def _follow(self) -> None:
+    def _begin_to_follow(self, seen: int) -> None:
+        self._following = asyncio.create_task(self._follow(seen), name="follow-ups")
+
+    async def _follow(self, seen: int) -> None:
         """Look for requests to stop, and for rows that may join, whenever something may have come."""
         agent = self._agent
-        seen = agent.pulse.count
         while True:
             await agent.pulse.wait(seen, agent.spec.limits.poll or None)
             seen = agent.pulse.count
@@ -236,8 +245,11 @@ class Turn:
 
     async def _one_round(self) -> bool:
         """Until the provider ends its turn; whether another one is owed."""
+        conversation = self._agent.conversation
         while True:
-            event = await self._bounded(self._agent.conversation.next_event())
+            event = conversation.next_event_now()
+            if event is None:
+                event = await self._bounded(conversation.next_event())
             self._agent.heartbeat.touch()
             if isinstance(event, TurnEnded):
                 async with self._gate:
