@@ -19,7 +19,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from jackfield.errors import NotInitialised
+from jackfield.errors import ConfigError, NotInitialised
+from jackfield.plugins.files import user_folder
 
 __all__ = ["Home"]
 
@@ -34,9 +35,12 @@ class Home(NamedTuple):  # no dataclass: importing those costs 20 ms, and the qu
         """The home that a command means: what was given, else ``$JACKFIELD_HOME``, else ``~/.jackfield``.
 
         The place need not exist.  Links are not resolved, so the operator sees the path they wrote.
+
+        Raises:
+            ConfigError: it is meant to lie in a user's own folder, and nothing says where that is.
         """
         chosen = explicit or os.environ.get("JACKFIELD_HOME") or "~/.jackfield"
-        return cls(Path(chosen).expanduser().absolute())
+        return cls(_expanded(chosen).absolute())
 
     @property
     def jackfield_toml(self) -> Path:
@@ -108,3 +112,19 @@ class Home(NamedTuple):  # no dataclass: importing those costs 20 ms, and the qu
         for folder in (self.groups, self.sessions, self.plugins, self.logs, self.backups):
             folder.mkdir(mode=0o700, exist_ok=True)
             folder.chmod(0o700)
+
+
+def _expanded(path: str) -> Path:
+    """The path with a leading `~` or `~name` replaced."""
+    if path != "~" and not path.startswith("~/"):
+        try:
+            return Path(path).expanduser()
+        except RuntimeError as problem:
+            raise ConfigError(f"the home {path!r} can't be found: {problem}", fix="name it by its whole path") from None
+    folder = user_folder()
+    if folder is None:
+        raise ConfigError(
+            f"{path} can't be found: $HOME is not set, and the system knows no folder of uid {os.getuid()}",
+            fix="name the home's place with --home or $JACKFIELD_HOME",
+        )
+    return Path(folder, path[2:])

@@ -12,13 +12,31 @@ import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["one_line", "read_object", "user_cache", "write_object"]
+__all__ = ["one_line", "read_object", "user_cache", "user_folder", "write_object"]
+
+
+def user_folder() -> str | None:
+    """This user's own folder: `$HOME`, else what the system has on record; None when neither says.
+
+    An empty `$HOME` counts as none: taken at its word, all would end up in the root folder.
+    """
+    if given := os.environ.get("HOME"):
+        return given
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir or None
+    except KeyError:
+        return None
 
 
 def user_cache() -> Path:
     """Where this user's programs keep what can be made again: `$XDG_CACHE_HOME/jackfield`, `~/.cache/jackfield`."""
     root = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(root) if root.startswith("/") else Path(os.path.expanduser("~/.cache"))) / "jackfield"  # noqa: PTH111
+    if root.startswith("/"):
+        return Path(root) / "jackfield"
+    # Below the null device nothing is found and nothing can be made: whoever has no folder keeps no cache.
+    return Path(user_folder() or os.devnull) / ".cache" / "jackfield"
 
 
 def read_object(path: Path) -> dict[str, Any]:
