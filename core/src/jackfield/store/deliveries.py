@@ -533,10 +533,12 @@ def counts(db: sqlite3.Connection) -> dict[str, int]:
 
 
 def prune_deliveries(db: sqlite3.Connection, before: UnixMs, limit: int = 1000) -> int:
-    """Forget parts that ended and were made before a moment, the oldest first; how many went."""
-    return db.execute(
-        "DELETE FROM deliveries WHERE ord IN (SELECT ord FROM deliveries "
-        "WHERE ord <= (SELECT coalesce(min(ord) + ?2, 0) FROM deliveries) "
-        f"AND NOT ({_OPEN}) AND created_at < ?1 ORDER BY ord LIMIT ?2)",
-        (before, limit),
-    ).rowcount
+    """Forget parts that ended and were made before a moment, at most `limit` of each end; how many went."""
+    return sum(
+        db.execute(
+            "DELETE FROM deliveries WHERE ord IN (SELECT ord FROM "
+            "(SELECT ord, created_at FROM deliveries WHERE state = ? ORDER BY ord LIMIT ?) WHERE created_at < ?)",
+            (state.value, limit, before),
+        ).rowcount
+        for state in ENDS
+    )

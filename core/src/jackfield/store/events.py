@@ -185,11 +185,13 @@ def set_cursor(db: sqlite3.Connection, channel_type: str, instance: str, key: st
 def prune_events(db: sqlite3.Connection, before: UnixMs, limit: int = 1000) -> int:
     """Forget finished events received before a moment, the oldest first; how many went.  Repeat while it is `limit`.
 
-    After that the same event would be taken for a new one: keep them at least 7 days (architecture 5, rule 3).
+    After that the same event would be taken for a new one: keep them at least 7 days (architecture 5, rule 3).  One
+    whose message is still open stays: a mailbox that is replaced is filled again from it.
     """
     return db.execute(
         "DELETE FROM events WHERE ord IN (SELECT ord FROM events WHERE state <> 'received' AND received_at < ? "
-        "ORDER BY received_at LIMIT ?)",
+        "AND id NOT IN (SELECT event_id FROM inbound INDEXED BY inbound_by_state WHERE event_id IS NOT NULL "
+        "AND state IN ('queued', 'claimed', 'retrying', 'parked', 'context')) ORDER BY received_at LIMIT ?)",
         (before, limit),
     ).rowcount
 
