@@ -27,7 +27,7 @@ from jackfield import errors
 from jackfield.api import HOOKS, HookKind, HookSpecs, ToolFailed, decisions
 from jackfield.cli.app import ENTRIES, cli
 from jackfield.cli.lazy import shared_options
-from jackfield.config.settings import AgentSettings, HostSettings
+from jackfield.config.settings import AgentSettings, HostSettings, IngressSettings
 from jackfield.mailbox import schema
 from jackfield.models import addresses, content, events, mailbox, runner_spec
 from jackfield.plugins import Kind
@@ -380,6 +380,7 @@ _PLURALS = {
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "host-settings": lambda: settings("host", HostSettings),
+    "ingress-settings": lambda: settings("ingress", IngressSettings),
     "process-settings": lambda: settings("runtimes.process", ProcessSettings),
     "terminal-settings": lambda: settings("channels.terminal", TerminalSettings),
     "agent-settings": lambda: settings("", AgentSettings),

@@ -213,3 +213,12 @@ def test_guesses_see_through_case_and_hyphens() -> None:
     assert near("maxRunners", ["max_runners", "idle_exit"]) == "max_runners"
     assert near("max-runners", ["max_runners"]) == "max_runners"
     assert near("qqqq", ["max_runners"]) is None
+
+
+def test_a_setting_of_the_ingress_is_named_with_its_table(home: Home) -> None:
+    set_host_value(home, "ingress.port", "0")
+    assert load(home).ingress.port == 0
+    with pytest.raises(ConfigError, match="prot"):
+        set_host_value(home, "ingress.prot", "1")
+    with pytest.raises(ConfigError):
+        set_host_value(home, "ingress.port", "65536")

@@ -13,6 +13,7 @@ from jackfield.config import (
     AgentSettings,
     Home,
     HostSettings,
+    IngressSettings,
     Severity,
     load_agent,
     read_agent,
@@ -53,6 +54,33 @@ def test_the_commented_values_of_the_template_are_the_defaults_too(home: Home) -
     text = "\n".join(line.removeprefix("# ") if " = " in line else line for line in lines)
     found = load(write(home, text), strict=True)
     assert found.host == HostSettings()
+    assert found.ingress == IngressSettings()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("port = 70000", "port"),
+        ('path_prefix = "jackfield/"', "path_prefix"),
+        ('path_prefix = "/a/.."', "path_prefix"),
+        ('public_url = "ftp://x"', "public_url"),
+        ('public_url = "https://user:word@x/?a=b"', "public_url"),
+        ("prot = 1", "Did you mean"),
+    ],
+)
+def test_a_wrong_value_of_the_ingress_is_told_and_its_default_stands(home: Home, line: str, says: str) -> None:
+    """It never opens more than the default does (C198)."""
+    found = load(write(home, f"[ingress]\n{line}\n"))
+    assert says in str(found.problems[0])
+    assert found.ingress == IngressSettings()
+
+
+def test_the_ingress_as_it_may_be_written(home: Home) -> None:
+    text = (
+        '[ingress]\nhost = "::1"\nport = 0\npath_prefix = "/jf/a.b"\npublic_url = "https://x/jf"\nmax_bytes = "1 MiB"\n'
+    )
+    found = load(write(home, text), strict=True).ingress
+    assert (found.host, found.port, found.path_prefix, found.max_bytes) == ("::1", 0, "/jf/a.b", 1_048_576)
 
 
 @pytest.mark.parametrize("name", ["Andy", 'An"dy\\', "nul\x00 del\x7f", "Zoë 你好", "line\nbreak", "\u202eEve"])
@@ -69,7 +97,7 @@ def test_an_unknown_key_at_start_is_a_named_warning_and_the_host_starts(home: Ho
     found = load(write(home, text))
     assert said(found) == [
         "jackfield.toml:1: pairingNeeded: unknown key; allowed: the tables "
-        "[host], [channels], [extensions], [runtimes]",
+        "[host], [ingress], [channels], [extensions], [runtimes]",
         "jackfield.toml:2: chanels: unknown table. Did you mean 'channels'?",
         "jackfield.toml:5: host.max_runers: unknown key. Did you mean 'max_runners'?",
         "jackfield.toml:6: host.maxRunners: unknown key. Did you mean 'max_runners'?",

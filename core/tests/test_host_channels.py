@@ -16,6 +16,7 @@ from jackfield.api import ChannelContext, ChannelInfo, ChannelType
 from jackfield.config import ChannelSection
 from jackfield.errors import StoreFull
 from jackfield.host.channels import ChannelInstance
+from jackfield.host.ingress import Ingress
 from jackfield.models import ChannelState
 
 
@@ -57,7 +58,8 @@ async def test_a_channel_whose_listening_task_fails_starts_anew(bench: Bench, la
     kind = type("Kind", (Listens,), {"late": late})
     offered = ChannelType(info=ChannelInfo(type="fake", title="Fake"), create=lambda name, settings: cast(Any, kind()))
     cast(Any, bench.plugins).channel_type = lambda name: offered
-    instance = ChannelInstance(bench.hub, "fake", ChannelSection(instance="fake", type="fake"), lambda ready: None)
+    section = ChannelSection(instance="fake", type="fake")
+    instance = ChannelInstance(bench.hub, "fake", section, lambda ready: None, Ingress(bench.hub))
     await instance.run(cast(Any, None), lambda address: None)
     async with asyncio.timeout(10):
         while kind.starts < 3 or instance.status.state is not ChannelState.READY:

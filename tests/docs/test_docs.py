@@ -9,7 +9,7 @@ import click
 import pytest
 from jackfield import errors
 from jackfield.api import HOOKS
-from jackfield.config.settings import AgentSettings, HostSettings
+from jackfield.config.settings import AgentSettings, HostSettings, IngressSettings
 from jackfield.models import DeliveryState, InboundState
 from jackfield.process.settings import ProcessSettings
 
@@ -96,7 +96,13 @@ def test_every_event_type_has_a_heading_and_a_test(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "model"), [("host.", HostSettings), ("", AgentSettings), ("runtimes.process.", ProcessSettings)]
+    ("prefix", "model"),
+    [
+        ("host.", HostSettings),
+        ("ingress.", IngressSettings),
+        ("", AgentSettings),
+        ("runtimes.process.", ProcessSettings),
+    ],
 )
 def test_every_setting_has_a_heading_and_a_default_in_the_table(prefix: str, model: type) -> None:
     configuration = page("docs/operators/configuration.md")

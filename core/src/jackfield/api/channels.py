@@ -315,7 +315,15 @@ class HttpRoute:
 
 @runtime_checkable
 class ServesRoutes(Protocol):
-    def http_routes(self) -> Sequence[HttpRoute]: ...
+    """A channel that platforms call; mounted in the host's HTTP server at `/channels/<instance>/<path>`."""
+
+    def http_routes(self) -> Sequence[HttpRoute]:
+        """Asked once, before `start`, so by the settings alone; an empty list needs no server.
+
+        A handler answers 2xx only after `context.accept` has returned.  It may be called as soon as `start` has begun;
+        what it raises becomes a 503 (`JackfieldError`) or a 500 without details.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,6 +151,7 @@ def show() -> None:
     result: dict[str, Any] = {
         "file": str(found.source),
         "host": found.host.model_dump(mode="json"),
+        "ingress": found.ingress.model_dump(mode="json"),
         "channels": {
             name: {"type": section.type, "enabled": section.enabled, **_masked(section.settings)}
             for name, section in found.channels.items()
@@ -160,9 +161,13 @@ def show() -> None:
     }
     if emit(result):
         return
-    said = found.host.model_fields_set
-    say(f"[host]  (* is set in {printable.line(result['file'])}, the others are defaults)", bold=True)
-    output.facts({f"{'*' if key in said else ' '} {key}": value for key, value in result["host"].items()})
+    say(f"(* is set in {printable.line(result['file'])}, the others are defaults)")
+    for table, settings in (("host", found.host), ("ingress", found.ingress)):
+        say(f"[{table}]", bold=True)
+        facts = {
+            f"{'*' if key in settings.model_fields_set else ' '} {key}": value for key, value in result[table].items()
+        }
+        output.facts(facts)
     for kind in ("channels", "extensions", "runtimes"):
         for name, table in result[kind].items():
             say()
@@ -188,7 +193,7 @@ def _plain(value: Any) -> Any:
 @click.argument("value")
 @json_option
 def set_value(key: str, value: str) -> None:
-    """Change a setting of the host, such as `timezone`.  Comments in the file stay."""
+    """Change a setting of the host, such as `timezone` or `ingress.port`.  Comments in the file stay."""
     from jackfield.config.edit import set_host_value
 
     home = current().home.require()

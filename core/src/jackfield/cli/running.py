@@ -225,6 +225,10 @@ def status() -> None:
     if not running:
         say("  start one with `jackfield up`, or `jackfield up --detach`")
     _section("Channels", result.get("channels"), {"name": "NAME", "type": "TYPE", "state": "STATE", "detail": "DETAIL"})
+    if ingress := result.get("ingress"):
+        _heading("Ingress")
+        output.facts({"listens on": ingress["address"], "called at": ingress["url"]}, indent=2)
+        _section("Routes", [{"path": path} for path in ingress["routes"]], {"path": "PATH"})
     runners = [{"session": name, "state": state} for name, state in (result.get("runners") or {}).items()]
     _section("Runners", runners, {"session": "SESSION", "state": "STATE"})
     for name, counts in (result.get("ledger") or {}).items():

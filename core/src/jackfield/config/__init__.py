@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         remember_good,
     )
     from jackfield.config.problems import Problem, Severity
-    from jackfield.config.settings import AgentLimits, AgentSettings, HostSettings
+    from jackfield.config.settings import AgentLimits, AgentSettings, HostSettings, IngressSettings
 
 __all__ = [
     "AgentFile",
@@ -35,6 +35,7 @@ __all__ = [
     "ExtensionSection",
     "Home",
     "HostSettings",
+    "IngressSettings",
     "Problem",
     "Severity",
     "add_channel",
@@ -54,7 +55,7 @@ _ROOMS = {
         "agent_digest", "load_agent", "read_agent", "remember_good",
     ),
     "problems": ("Problem", "Severity"),
-    "settings": ("AgentLimits", "AgentSettings", "HostSettings"),
+    "settings": ("AgentLimits", "AgentSettings", "HostSettings", "IngressSettings"),
 }  # fmt: skip
 
 

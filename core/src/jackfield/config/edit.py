@@ -26,7 +26,7 @@ from jackfield.config.home import Home
 from jackfield.config.lines import KeyPath, split_key
 from jackfield.config.load import Configuration, _read, check_agent_text, check_text
 from jackfield.config.problems import Problem, Severity, near, refuse
-from jackfield.config.settings import AgentSettings, HostSettings
+from jackfield.config.settings import AgentSettings, HostSettings, IngressSettings
 from jackfield.errors import ConfigError, Conflict, NotFound, UsageError
 
 __all__ = ["MoreChecks", "add_channel", "remove_channel", "set_agent_value", "set_host_value", "values_from_texts"]
@@ -37,16 +37,17 @@ MoreChecks = Callable[[Configuration], Sequence[Problem]]
 
 
 def set_host_value(home: Home, key: str, text: str) -> Json:
-    """Set a key of `[host]`; the value that is there now.
+    """Set a key of `[host]`, or with `ingress.` before it one of `[ingress]`; the value that is there now.
 
     Raises:
         ConfigError: the key is unknown or the value wrong; nothing is changed.
     """
-    path = _key(key.removeprefix("host."), HostSettings)
-    value = values_from_texts(HostSettings, {path[0]: text})[path[0]]
+    table, model = ("ingress", IngressSettings) if key.startswith("ingress.") else ("host", HostSettings)
+    path = _key(key.removeprefix(f"{table}."), model)
+    value = values_from_texts(model, {path[0]: text})[path[0]]
 
     def change(document: TOMLDocument) -> None:
-        _put(document, ("host", *path), value)
+        _put(document, (table, *path), value)
 
     _edit_home(home, change, f"`{key}` was not set")
     return value

@@ -24,7 +24,7 @@ from jackfield.config.files import write_atomically
 from jackfield.config.home import Home
 from jackfield.config.lines import KeyPath, find_lines
 from jackfield.config.problems import Problem, Severity, near, refuse, shown
-from jackfield.config.settings import AgentSettings, HostSettings
+from jackfield.config.settings import AgentSettings, HostSettings, IngressSettings
 from jackfield.errors import ConfigError
 
 __all__ = [
@@ -47,7 +47,7 @@ Table = dict[str, Any]
 SIZE_LIMIT = 1_048_576
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
 _NAME_RULE = "letters, digits, '_' and '-', at most 64, first a letter or digit"
-_TABLES = ("host", "channels", "extensions", "runtimes")
+_TABLES = ("host", "ingress", "channels", "extensions", "runtimes")
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class Configuration:
     extensions: Mapping[str, ExtensionSection] = field(default_factory=dict)
     runtimes: Mapping[str, Table] = field(default_factory=dict)
     """Settings of each runtime, by its name."""
+    ingress: IngressSettings = field(default_factory=IngressSettings)
     problems: tuple[Problem, ...] = ()
     source: Path | None = None
     """The file that was read: `jackfield.toml`, or its last good copy."""
@@ -157,6 +158,10 @@ def check_text(home: Home, text: str, file: Path | None = None) -> Configuration
     ]
     host = check_table(HostSettings, _table(table, ("host",), places, problems), places, ("host",), fall_back=True)
     problems.extend(host.problems)
+    ingress = check_table(
+        IngressSettings, _table(table, ("ingress",), places, problems), places, ("ingress",), fall_back=True
+    )
+    problems.extend(ingress.problems)
     channels = _channels(_table(table, ("channels",), places, problems), places, problems)
     extensions = {
         name: ExtensionSection(name, settings)
@@ -166,7 +171,15 @@ def check_text(home: Home, text: str, file: Path | None = None) -> Configuration
     runtimes = _named_tables(table, "runtimes", places, problems)
     problems.sort(key=lambda problem: (problem.line or 0, problem.key))
     return Configuration(
-        home, host.settings or HostSettings(), channels, extensions, runtimes, tuple(problems), file, places
+        home,
+        host.settings or HostSettings(),
+        channels,
+        extensions,
+        runtimes,
+        ingress.settings or IngressSettings(),
+        tuple(problems),
+        file,
+        places,
     )
 
 
@@ -290,6 +303,7 @@ def _last_good(home: Home, error: ConfigError) -> Configuration:
         good.channels,
         good.extensions,
         good.runtimes,
+        good.ingress,
         (broken, *good.problems),
         home.last_good,
         good.text,

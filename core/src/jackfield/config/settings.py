@@ -16,7 +16,7 @@ from jackfield.api import Limits
 from jackfield.config.problems import BadValue, near
 from jackfield.models import RunnerLimits
 
-__all__ = ["AgentLimits", "AgentSettings", "HostSettings", "Size"]
+__all__ = ["AgentLimits", "AgentSettings", "HostSettings", "IngressSettings", "Size"]
 
 _SIZE = re.compile(r"^\s*(\d{1,12})\s*(|B|[KMG]i?B?)\s*$", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -97,6 +97,22 @@ class HostSettings(_Settings):
     def runner_cap(self) -> int:
         """The number that `max_runners` stands for on this machine."""
         return self.max_runners or max(4, 2 * (os.cpu_count() or 2))
+
+
+class IngressSettings(_Settings):
+    """The `[ingress]` table of `jackfield.toml`: the one HTTP server, which runs only while a channel needs it."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, max_length=255)
+    """Address to listen on. Anything but a loopback address opens the server to the network; better is a proxy with
+    TLS in front of it."""
+    port: int = Field(default=8787, ge=0, le=65_535)
+    """TCP port to listen on. 0 takes any free one, another after each start; `jackfield status` shows it."""
+    path_prefix: str = Field(default="", max_length=200, pattern=r"^(/[A-Za-z0-9._~-]*[A-Za-z0-9_~-])*$")
+    """What paths begin with when they arrive, such as `/jackfield`, because a proxy does not take it away."""
+    public_url: str | None = Field(default=None, max_length=1000, pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")
+    """What the outside calls instead of `http://host:port` and the prefix, such as `https://bots.example/jackfield`."""
+    max_bytes: Size = Field(default=26_214_400, ge=1024, le=1_073_741_824)
+    """Bytes that the body of a request may have, whatever more a channel would take."""
 
 
 class AgentLimits(_Settings):

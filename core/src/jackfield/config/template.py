@@ -25,6 +25,10 @@ timezone = {_text(timezone)}        # the zone in which agents are told the time
 # file_limit = "50 MiB"
 # log_level = "info"         # debug, info, warning or error
 
+[ingress]                    # the HTTP server, which runs only while a channel needs it
+# host = "127.0.0.1"         # a proxy with TLS belongs in front of it; public_url says how the outside calls that
+# port = 8787
+
 # One table for each channel.  The name after the dot is yours; `type` says which channel it is and may be left out
 # when it is the same.  `jackfield plugin list` shows what is installed, `jackfield channel add` writes such a table.
 

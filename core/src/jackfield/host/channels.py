@@ -13,11 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from jackfield.api import AcceptOutcome, Channel, ChannelContext, ChannelInfo, ChannelType, Cursor
+from jackfield.api import AcceptOutcome, Channel, ChannelContext, ChannelInfo, ChannelType, Cursor, ServesRoutes
 from jackfield.clock import Clock
 from jackfield.config import ChannelSection
 from jackfield.errors import AuthFailed, ConfigError, JackfieldError
 from jackfield.host.hub import Hub
+from jackfield.host.ingress import Ingress, mount_points
 from jackfield.host.settings_of import validated
 from jackfield.models import Address, ChannelState, ChannelStatus, Event
 from jackfield.store import events
@@ -46,7 +47,12 @@ class ChannelInstance:
     """One `[channels.<name>]` table, alive.  `ready` is set while messages can be sent."""
 
     def __init__(
-        self, hub: Hub, name: str, section: ChannelSection, on_ready: Callable[[ChannelInstance], None]
+        self,
+        hub: Hub,
+        name: str,
+        section: ChannelSection,
+        on_ready: Callable[[ChannelInstance], None],
+        ingress: Ingress,
     ) -> None:
         self.name = name
         self.section = section
@@ -57,9 +63,12 @@ class ChannelInstance:
         self.failures = 0
         self._hub = hub
         self._on_ready = on_ready
+        self._ingress = ingress
         self._tasks: set[asyncio.Task[None]] = set()
         self._started = 0.0
         self._failed_before = 0
+        self.serves = False
+        """Whether it has routes in the ingress."""
         self._restart: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._again: asyncio.Task[None] | None = None
         self._lost: BaseException | None = None
@@ -121,16 +130,29 @@ class ChannelInstance:
         self.channel = channel
         self.report(ChannelStatus(state=ChannelState.STARTING))
         context: ChannelContext = _Context(self._hub, self, sink, wake)
+        await self._serve(channel)
         await channel.start(context)
         if self.status.state is ChannelState.STARTING:
             self.report(ChannelStatus(state=ChannelState.READY))
         self._started = self._hub.clock.monotonic()
         self._failed_before, self.failures = self.failures, 0
 
+    async def _serve(self, channel: Channel) -> None:
+        """Mount its routes.  They are served from before `start`: a platform may call back while it is being told."""
+        routes = channel.http_routes() if isinstance(channel, ServesRoutes) else ()
+        if routes:
+            self.serves = True
+            points = mount_points(self.name, routes)
+            await self._ingress.open()
+            self._ingress.mount(self.name, points)
+
     def _failed(self, problem: BaseException) -> None:
         self.failures += 1
         self._hub.trouble(f"channel {self.name}")
-        self.report(ChannelStatus(state=ChannelState.FAILED, detail=str(problem) or type(problem).__name__))
+        detail = str(problem) or type(problem).__name__
+        if isinstance(problem, JackfieldError) and problem.fix:
+            detail = f"{detail}; {problem.fix}"
+        self.report(ChannelStatus(state=ChannelState.FAILED, detail=detail))
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = self._hub.spawn(work, f"channel {self.name}: {name}")
@@ -162,6 +184,7 @@ class ChannelInstance:
     async def _quit(self) -> None:
         channel, self.channel = self.channel, None
         self.ready.clear()
+        self._ingress.unmount(self.name)
         if channel is not None:
             try:
                 async with asyncio.timeout(STOP_DEADLINE):
@@ -234,6 +257,7 @@ class ChannelDirectory:
         self._hub = hub
         self._on_ready = on_ready
         self._wake = wake
+        self.ingress = Ingress(hub)
         self._instances: dict[str, ChannelInstance] = {}
         self._starting: dict[str, asyncio.Task[None]] = {}
 
@@ -256,8 +280,9 @@ class ChannelDirectory:
         """Stop what is gone or changed, start what is new."""
         wanted = {name: section for name, section in self._hub.configuration.channels.items() if section.enabled}
         for name, instance in list(self._instances.items()):
-            if wanted.get(name) != instance.section:
+            if wanted.get(name) != instance.section or (instance.serves and self.ingress.outdated):
                 await self._end(name)
+        await self.ingress.close_if_unused()
         fresh = [name for name in wanted if name not in self._instances]
         for name in fresh:
             self._begin(name, wanted[name], sink)
@@ -265,9 +290,10 @@ class ChannelDirectory:
 
     async def stop(self) -> None:
         await asyncio.gather(*(self._end(name) for name in list(self._instances)))
+        await self.ingress.close()
 
     def _begin(self, name: str, section: ChannelSection, sink: EventSink) -> None:
-        instance = ChannelInstance(self._hub, name, section, self._on_ready)
+        instance = ChannelInstance(self._hub, name, section, self._on_ready, self.ingress)
         self._instances[name] = instance
         self._starting[name] = self._hub.spawn(instance.run(sink, self._wake), f"channel {name}")
 
