@@ -1,4 +1,4 @@
-"""What a turn can be made of.  Plain dataclasses: an echo needs no validation library.
+"""What a turn can be made of.  Imported when a script or a command asks for more than a plain answer.
 
 Written in TOML, an action is a table that holds its verb: `{ say = "hello" }`, `{ wait = 2 }`,
 `{ fail = "overloaded", retry_after = 3, times = 2 }`.
@@ -13,6 +13,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from jackfield.errors import ProviderErrorKind, ProviderScope
+
+from jackfield_provider_mock.say import Say
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -33,13 +35,6 @@ def _positive(**values: int | None) -> None:
     for name, value in values.items():
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, not {value}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Say:
-    """A text of the answer; `{text}`, `{last}`, `{sender}`, `{result}`, `{turn}` and `{inputs}` are filled in."""
-
-    say: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ Each save appends what is new.  A crash can leave the last line half-written; it
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,37 +16,38 @@ __all__ = ["Memory"]
 _KEPT = 200
 
 
-@dataclass(slots=True)
 class Memory:
-    """A conversation.  `token` is its continuation's token, and names the file `<state_dir>/<token>.jsonl`."""
+    """A conversation.  `token` is its continuation's token, and names the file `<folder>/<token>.jsonl`."""
 
-    folder: Path
-    token: str
-    turns: int = 0
-    lines: list[str] = field(default_factory=list)
-    """What was heard and said, newest last; `<` before heard, `>` before said."""
-    used: list[int] = field(default_factory=list)
-    """Indexes of steps that are used up."""
-    tries: dict[str, int] = field(default_factory=dict)
-    """How often an action with `times` has happened, by action."""
-    doomed: bool = False
-    """Not kept: whoever resumes it will not find it."""
-    fresh: list[str] = field(default_factory=list)
-    """Lines that are not saved yet."""
-    replaced: bool = False
-    """Whether `lines` was replaced since the last save."""
+    def __init__(self, folder: Path, token: str) -> None:
+        self.folder = folder
+        self.token = token
+        self.turns = 0
+        self.lines: list[str] = []
+        """What was heard and said, newest last; `<` before heard, `>` before said."""
+        self.used: list[int] = []
+        """Indexes of steps that are used up."""
+        self.tries: dict[str, int] = {}
+        """How often an action with `times` has happened, by action."""
+        self.doomed = False
+        """Not kept: whoever resumes it will not find it."""
+        self._file = folder / f"{token}.jsonl"
+        self._fresh: list[str] = []
+        """Lines that are not saved yet."""
+        self._replaced = False
+        """Whether `lines` was replaced since the last save."""
 
     @classmethod
     def begin(cls, folder: Path) -> Memory:
         """A new conversation; nothing is written yet."""
-        return cls(folder=folder, token=new_id("mock"))
+        return cls(folder, new_id("mock"))
 
     @classmethod
     def load(cls, folder: Path, token: str) -> Memory | None:
         """The conversation with that token; None when there is no such file, or it can't be read."""
         if not is_id(token, "mock"):
             return None
-        memory = cls(folder=folder, token=token)
+        memory = cls(folder, token)
         try:
             with memory._file.open(encoding="utf-8") as log:
                 for line in log:
@@ -56,10 +56,6 @@ class Memory:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         return memory
-
-    @property
-    def _file(self) -> Path:
-        return self.folder / f"{self.token}.jsonl"
 
     def _take(self, stored: dict[str, Any]) -> None:
         added = [str(line) for line in stored["lines"]]
@@ -77,24 +73,31 @@ class Memory:
             "turns": self.turns,
             "used": self.used,
             "tries": self.tries,
-            "lines": self.lines if self.replaced else self.fresh,
-            "replaced": self.replaced,
+            "lines": self.lines if self._replaced else self._fresh,
+            "replaced": self._replaced,
         }
-        self.fresh, self.replaced = [], False
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self._file.open("a", encoding="utf-8") as log:
-            log.write(json.dumps(record, ensure_ascii=True) + "\n")
+        self._fresh, self._replaced = [], False
+        line = json.dumps(record, ensure_ascii=True) + "\n"
+        try:
+            self._append(line)
+        except FileNotFoundError:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._append(line)
+
+    def _append(self, line: str) -> None:
+        with self._file.open("ab", buffering=0) as log:
+            log.write(line.encode())
 
     def fold(self, line: str) -> None:
         """Let one line stand for all that was heard and said."""
-        self.lines, self.fresh, self.replaced = [line], [], True
+        self.lines, self._fresh, self._replaced = [line], [], True
 
     def remember(self, mark: str, text: str) -> None:
         """Add a line; a message that is heard again after a failure is kept once."""
         line = f"{mark} {text}"
         if self.lines[-1:] != [line]:
             self.lines = [*self.lines, line][-_KEPT:]
-            self.fresh.append(line)
+            self._fresh.append(line)
 
     def due(self, name: str, times: int | None) -> bool:
         """Whether an action that happens `times` times shall happen again; counts it, durably, if so."""

@@ -8,7 +8,7 @@ scan from tag to tag is enough; its time grows linearly with the prompt (C217).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Heard", "read_prompt", "unescape"]
 
@@ -19,8 +19,7 @@ _ENTITY = re.compile(r"&(lt|gt|quot|apos|#39|#x27|amp);")
 _CHARACTERS = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "#39": "'", "#x27": "'", "amp": "&"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class Heard(NamedTuple):
     """One element of a prompt, unescaped.  A plain prompt is one `message` without attributes."""
 
     text: str

@@ -9,11 +9,11 @@ from jackfield.api import Continuation, Probe, ProviderCapabilities, ProviderSpe
 
 from jackfield_provider_mock import __version__
 from jackfield_provider_mock.memory import Memory
-from jackfield_provider_mock.script import Step, load_script, read_steps
 from jackfield_provider_mock.session import MockSession
 
 if TYPE_CHECKING:
     from jackfield_provider_mock.defaults import Defaults
+    from jackfield_provider_mock.script import Step
     from jackfield_provider_mock.settings import MockSettings
 
 __all__ = ["MockProvider"]
@@ -56,10 +56,14 @@ class MockProvider:
 
 
 def _steps(settings: MockSettings | Defaults, spec: ProviderSpec) -> list[Step]:
+    if not settings.script:
+        return []
+    from jackfield_provider_mock.script import load_script, read_steps
+
     if isinstance(settings.script, str):
         cwd = Path(spec.cwd)
         return load_script(settings.script, [cwd, *map(Path, spec.extra_dirs), cwd.parent])
-    return read_steps(settings.script or [])
+    return read_steps(settings.script)
 
 
 def _recall(folder: Path, continuation: Continuation | None) -> tuple[Memory, str | None]:

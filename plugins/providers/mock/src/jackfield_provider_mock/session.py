@@ -27,22 +27,22 @@ from jackfield.api import (
 )
 from jackfield.errors import ProviderError
 
-from jackfield_provider_mock.actions import Action, Say
-from jackfield_provider_mock.commands import read_commands
 from jackfield_provider_mock.memory import Memory
 from jackfield_provider_mock.prompt import Heard, read_prompt
-from jackfield_provider_mock.script import Step, choose
+from jackfield_provider_mock.say import Say
 from jackfield_provider_mock.turn import Turn
 
 if TYPE_CHECKING:
+    from jackfield_provider_mock.actions import Action
     from jackfield_provider_mock.defaults import Defaults
+    from jackfield_provider_mock.script import Step
     from jackfield_provider_mock.settings import MockSettings
 
 __all__ = ["MockSession"]
 
 _LOG = logging.getLogger(__name__)
 _CONTEXT_LIMIT = 200_000
-_Plan = Callable[[], list[tuple[str, Action]]]
+_COMMAND = "mock:"
 
 
 class MockSession:
@@ -213,12 +213,12 @@ class MockSession:
         self._emit(TurnStarted(cause="input", inputs=(message.id,)))
         self._run(turn, lambda: self._actions(heard))
 
-    def _run(self, turn: Turn, plan: _Plan) -> None:
+    def _run(self, turn: Turn, plan: Callable[[], list[tuple[str, Action]]]) -> None:
         self._turn = turn
         self._interrupting = False
         self._task = asyncio.create_task(self._play(turn, plan), name="mock turn")
 
-    async def _play(self, turn: Turn, plan: _Plan) -> None:
+    async def _play(self, turn: Turn, plan: Callable[[], list[tuple[str, Action]]]) -> None:
         outcome: TurnOutcome = "ok"
         error: ProviderError | None = None
         self._memory.turns += 1
@@ -276,15 +276,19 @@ class MockSession:
 
     def _actions(self, heard: Sequence[Heard]) -> list[tuple[str, Action]]:
         """What to do about these messages: a step of the script, else their commands, else the default reply."""
-        last = heard[-1].text
-        used = [*self._memory.used, *(self._turn.steps if self._turn is not None else ())]
-        index = choose(self._steps, used, last)
-        if index is not None:
-            step = self._steps[index]
-            if self._turn is not None and (step.match is None or step.once):
-                self._turn.steps.append(index)
-            return [(f"step {index}.{place}", action) for place, action in enumerate(step.actions)]
-        if self._settings.commands:
+        if self._steps:
+            from jackfield_provider_mock.script import choose
+
+            used = [*self._memory.used, *(self._turn.steps if self._turn is not None else ())]
+            index = choose(self._steps, used, heard[-1].text)
+            if index is not None:
+                step = self._steps[index]
+                if self._turn is not None and (step.match is None or step.once):
+                    self._turn.steps.append(index)
+                return [(f"step {index}.{place}", action) for place, action in enumerate(step.actions)]
+        if self._settings.commands and any(_COMMAND in item.text.lower() for item in heard):
+            from jackfield_provider_mock.commands import read_commands
+
             found = [(item.text[:200], action) for item in heard for action in read_commands(item.text)]
             if found:
                 return [(f"{place}: {text}", action) for place, (text, action) in enumerate(found)]
@@ -311,4 +315,4 @@ class MockSession:
     @staticmethod
     def _tokens(*texts: str) -> int:
         """A stand-in for a tokenizer: four characters are a token."""
-        return sum(-(-len(text) // 4) for text in texts)
+        return -(-sum(map(len, texts)) // 4)

@@ -26,10 +26,11 @@ from jackfield.api import (
 )
 from jackfield.errors import ProviderError, ProviderErrorKind, ProviderScope
 
-from jackfield_provider_mock import actions as do
 from jackfield_provider_mock.prompt import Heard
+from jackfield_provider_mock.say import Say
 
 if TYPE_CHECKING:
+    from jackfield_provider_mock import actions as do
     from jackfield_provider_mock.session import MockSession
 
 __all__ = ["Turn"]
@@ -97,10 +98,13 @@ class Turn:
             await self._do(name, action)
 
     async def _do(self, name: str, action: do.Action) -> None:
+        if isinstance(action, Say):
+            await self._say(self._fill(action.say))
+            return
+        from jackfield_provider_mock import actions as do
+
         session = self._session
         match action:
-            case do.Say():
-                await self._say(self._fill(action.say))
             case do.Stream():
                 await self._stream(action)
             case do.Think():
