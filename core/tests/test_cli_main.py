@@ -321,6 +321,27 @@ def test_the_program_works_in_a_locale_that_is_not_utf_8(home: Path) -> None:
     assert "EncodingWarning" not in done.stderr
 
 
+@pytest.mark.parametrize("printed_in", [None, "latin-1"])
+def test_a_home_with_any_letters_works_in_a_locale_that_is_not_utf_8(tmp_path: Path, printed_in: str | None) -> None:
+    """C247: file names are UTF-8 for runners, so they are for the program."""
+    home = tmp_path / "hömé 你好"
+    home.mkdir()
+    (home / "jackfield.toml").touch()
+    environment = {
+        **os.environ,
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "JACKFIELD_HOME": str(home),
+    }
+    if printed_in is not None:
+        environment["PYTHONIOENCODING"] = printed_in
+    done = program("status", "--json", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["home"] == str(home)
+    assert (home / "state.db").exists()
+
+
 def test_management_works_with_a_plugin_that_kills_the_interpreter(tmp_path: Path, home: Path) -> None:
     """C183."""
     site = tmp_path / "site"

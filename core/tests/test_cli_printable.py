@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import io
 import json
+import sys
 import unicodedata
 
 import pytest
@@ -67,6 +69,17 @@ def test_json_is_harmless_and_still_the_same_value(text: str) -> None:
     assert json.loads(shown) == {text: text}
     assert not set(shown) & set("\u202e\u2066\u2028\x9b\x7f")
     shown.encode()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_json_is_json_whatever_standard_output_can_carry(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C247."""
+    value = {"né": "ÿ 你好 🦊 \x9b \u202e"}
+    carried = io.BytesIO()
+    out = io.TextIOWrapper(carried, encoding=encoding, errors="backslashreplace")
+    monkeypatch.setattr(sys, "stdout", out)
+    print(printable.json_text(value), flush=True)
+    assert json.loads(carried.getvalue().decode(encoding)) == value
 
 
 def test_times_are_said_as_people_say_them() -> None:

@@ -6,6 +6,7 @@ Two commands answer without click, whose import is most of what a small command 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -14,6 +15,8 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code (`jackfield.errors.EXIT_CODES`)."""
+    if arguments is None and sys.getfilesystemencoding() != "utf-8":
+        _start_again_in_utf_8()
     words = list(sys.argv[1:] if arguments is None else arguments)
     text = _quickly(words)
     if text is not None:
@@ -24,6 +27,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from jackfield.cli.app import run
 
     return run(words)
+
+
+def _start_again_in_utf_8() -> None:
+    """Replace this process by one whose file names are UTF-8, in whatever locale; returns where that can't be had.
+
+    Python does so by itself in the C locale, unless it is told not to.  Runners always name files in UTF-8, and people
+    send files under any name, so a host that names them in another way could not share a folder with them (C247).
+    What is printed keeps the terminal's encoding.
+    """
+    if os.environ.get("PYTHONUTF8") == "1" or not sys.executable:  # it was tried, and told to ignore it
+        return
+    environment = os.environ | {"PYTHONUTF8": "1"}
+    encoding = getattr(sys.stdout, "encoding", None)
+    if encoding and encoding.lower() not in ("ascii", "us-ascii", "ansi_x3.4-1968"):
+        environment.setdefault("PYTHONIOENCODING", encoding)
+    os.execve(sys.executable, sys.orig_argv, environment)
 
 
 def _quickly(words: list[str]) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import unicodedata
 
 __all__ = ["block", "cut", "harmless_json", "json_text", "line", "width"]
@@ -45,8 +46,10 @@ def harmless_json(text: str) -> str:
 
 
 def json_text(value: object) -> str:
-    """What `--json` prints for these JSON values."""
-    return harmless_json(json.dumps(value, ensure_ascii=False, indent=2))
+    """What `--json` prints for these JSON values: ASCII only, where standard output can't carry every letter."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    everything = encoding.lower().replace("_", "-").startswith("utf")
+    return harmless_json(json.dumps(value, ensure_ascii=not everything, indent=2))
 
 
 def width(text: str) -> int:
