@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import socketserver
 import sys
@@ -102,7 +103,6 @@ def group_json(folder: str = "andy", **more: Json) -> Json:
     [
         (["group", "list"], "group.list", {}),
         (["group", "show", "andy"], "group.show", {"name": "andy"}),
-        (["group", "accept", "andy"], "group.accept", {"name": "andy"}),
         (["channel", "list"], "channel.list", {}),
         (["channel", "chats"], "channel.chats", {}),
         (["channel", "chats", "--instance", "work"], "channel.chats", {"instance": "work"}),
@@ -311,6 +311,59 @@ def test_a_file_that_somebody_else_changed_is_not_accepted_by_the_way(host: Fake
     assert main(["group", "set", "andy", "model", "m"]) == 4
     assert "jackfield group accept andy" in capsys.readouterr().err
     assert [op for op, _ in host.asked] == ["group.show"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('provider = "mok"', "no provider 'mok' is installed; did you mean 'mock'?"),
+        ('runtime = "dokcer"', "no runtime 'dokcer' is installed"),
+        ('tools = ["messaging", "dize"]', "no tools 'dize' is installed"),
+        ('packs = ["nowhere"]', "no pack 'nowhere' is installed"),
+    ],
+)
+def test_settings_that_name_what_is_not_installed_are_not_accepted(
+    host: FakeHost, home: Home, capsys: Out, text: str, said: str
+) -> None:
+    folder = home.groups / "andy"
+    folder.mkdir()
+    host.answers["group.show"] = group_json()
+    (folder / "agent.toml").write_text(text + "\n", encoding="utf-8")
+    assert main(["group", "accept", "andy"]) == 3
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert "fix: " in shown
+    assert host.asked_for("group.accept") == []
+
+
+def test_settings_are_accepted_by_the_host_who_also_judges_a_broken_file(
+    host: FakeHost, home: Home, capsys: Out
+) -> None:
+    folder = home.groups / "andy"
+    folder.mkdir()
+    host.answers["group.show"] = group_json()
+    host.answers["group.accept"] = {"group": "andy", "changed": True}
+    for text in ('provider = "mock"\n', "provider = \n"):
+        (folder / "agent.toml").write_text(text, encoding="utf-8")
+        assert main(["group", "accept", "andy"]) == 0
+    assert "andy: agent.toml is accepted" in capsys.readouterr().out
+    assert host.asked_for("group.accept") == [{"name": "andy"}, {"name": "andy"}]
+
+
+@pytest.mark.parametrize(
+    ("state", "minutes", "said"),
+    [("retrying", -3, "next try  now"), ("parked", 3.5, "next try  in 3 min"), ("failed", -3, ""), ("claimed", -3, "")],
+)
+def test_a_next_try_is_told_only_while_it_is_to_come(
+    host: FakeHost, capsys: Out, state: str, minutes: float, said: str
+) -> None:
+    at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=minutes)
+    reason = "refusal: it would rather not"
+    host.answers["message.show"] = {"id": "in_1", "state": state, "next_try_at": at.isoformat(), "reason": reason}
+    assert main(["message", "show", "in_1"]) == 0
+    shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if line.startswith("next try")] == ([said] if said else [])
+    assert "refusal: it would rather not" in shown
 
 
 def test_what_can_not_be_taken_back_is_asked_for_or_needs_yes(host: FakeHost, capsys: Out) -> None:

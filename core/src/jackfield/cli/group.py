@@ -183,6 +183,15 @@ def accept(name: str) -> None:
 
     A process that nothing isolates could change its own settings; so they count only once you have said yes.
     """
+    from jackfield.config import read_agent
+
+    settings = read_agent(current().home.groups / call("group.show", name=name)["folder"]).settings
+    if settings is not None:  # else the host says what is wrong with the file
+        need_plugin("provider", settings.provider)
+        need_plugin("runtime", settings.runtime)
+        for kind, names in (("tools", settings.tools), ("pack", settings.packs)):
+            for one in names:
+                need_plugin(kind, one)
     result = call("group.accept", name=name)
     if emit(result):
         return
