@@ -52,13 +52,13 @@ def test_what_the_provider_says_for_people_is_what_they_are_told(exchange: Excha
 
 def test_a_long_wait_parks_the_session_and_is_told_once(exchange: Exchange) -> None:
     exchange.wait_text("limited", WAIT_TEXT)
-    exchange.wait_for(lambda: exchange.state_of("limited") == [("parked", "rate_limited")], "the parking")
+    exchange.wait_for(lambda: [state for state, _ in exchange.state_of("limited")] == ["parked"], "the parking")
     exchange.wait_for(lambda: exchange.session_of("limited")["runner"] == "none", "the runner's end")
     exchange.say("limited", "are you there?")
     exchange.say("limited", "hello?")
     exchange.wait_for(lambda: len(exchange.state_of("limited")) == 3, "the later messages in the ledger")
     shown = exchange.session_of("limited")
-    assert shown["parked_reason"] == "rate_limited"
+    assert shown["parked_reason"] == "rate_limited: the mock was told to fail: rate_limited"
     assert [state for state, _ in exchange.state_of("limited")] == ["parked", "queued", "queued"]
     assert exchange.texts("limited") == [WAIT_TEXT]
 

@@ -74,7 +74,7 @@ def test_a_short_wait_of_the_provider_is_kept_and_a_long_one_parks_the_session()
     short = after_turn(error(retry_after=31.0), 1, NOW)
     assert isinstance(short, RetryAt) and short.at == NOW + 31_000
     long = after_turn(error(retry_after=2400.0, message_for_user="Back in 40 minutes."), 1, NOW)
-    assert long == ParkSession(until=UnixMs(NOW + 2_400_000), reason="overloaded", tell="Back in 40 minutes.")
+    assert long == ParkSession(until=UnixMs(NOW + 2_400_000), reason="overloaded: busy", tell="Back in 40 minutes.")
 
 
 def test_a_failing_credential_parks_all_that_share_it_also_when_it_must_be_mended_first() -> None:
@@ -93,6 +93,19 @@ def test_after_tools_ran_the_conversation_is_resumed_and_never_prompted_again() 
 def test_what_is_not_retryable_fails_at_once_and_a_cancelled_turn_is_complete() -> None:
     assert isinstance(after_turn(error(retryable=False, kind="refusal"), 1, NOW), Fail)
     assert isinstance(after_turn(error(retryable=False, kind="cancelled"), 1, NOW), Complete)
+
+
+def test_the_ledger_learns_why_and_the_chat_only_what_kind_of_failure_it_was() -> None:
+    failed = after_turn(
+        error(retryable=False, kind="invalid_request", message="no model\n'x' for org-7\x1b[0m"), 1, NOW
+    )
+    assert isinstance(failed, Fail)
+    assert failed.reason == "invalid_request: no model 'x' for org-7 [0m"
+    assert failed.tell == "The agent could not answer this message (invalid request)."
+    long = after_turn(error(message="x" * 5000), 1, NOW)
+    assert isinstance(long, RetryAt) and len(long.reason) < 350 and long.reason.endswith("…")
+    silent = after_turn(error(message=""), 1, NOW)
+    assert isinstance(silent, RetryAt) and silent.reason == "overloaded"
 
 
 def sent(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import click
 
 from jackfield.cli import output, printable
@@ -14,6 +16,10 @@ STATES = (
     "queued", "claimed", "retrying", "parked", "context", "completed", "failed", "dropped", "refused", "pending",
     "sending", "waiting", "accepted", "sent", "blocked",
 )  # fmt: skip
+
+
+UNFINISHED = ("queued", "retrying", "parked", "pending", "waiting")
+"""States in which a message waits for its next try."""
 
 
 @click.group(cls=Group)
@@ -32,7 +38,7 @@ def list_messages(session: str | None, state: str | None, direction: str | None,
     found = call("message.list", session=session, state=state, direction=direction, limit=limit)
     if emit(found):
         return
-    rows = [{**one, "at": output.ago(one.get("created_at")), "why": one.get("reason")} for one in found]
+    rows = [{**one, "at": output.ago(one.get("created_at")), "why": _kind(one.get("reason"))} for one in found]
     columns = {"id": "ID", "direction": "", "state": "STATE", "at": "WHEN"}
     columns |= {"why": "WHY"} if any(row["why"] for row in rows) else {}
     output.table(rows, {**columns, "text": "TEXT"}, empty="There is no such message.", wide="text")
@@ -48,8 +54,23 @@ def show(message_id: str) -> None:
         _show(found)
 
 
+def _kind(reason: str | None) -> str | None:
+    """The word in front of a reason's sentence: a list has room for no more."""
+    return None if reason is None else reason.partition(": ")[0]
+
+
+def _next_try(found: Json, now: datetime.datetime) -> str | None:
+    """When it will be tried, as people say it; None when it will not be, or nobody knows."""
+    at = found.get("next_try_at")
+    if at is None or found.get("state") not in UNFINISHED:
+        return None
+    return "now" if datetime.datetime.fromisoformat(at) <= now else output.ago(at, now=now)
+
+
 def _show(found: Json) -> None:
     simple = {key: value for key, value in found.items() if key != "text" and not isinstance(value, dict)}
+    simple["next_try"] = _next_try(found, datetime.datetime.now(datetime.UTC))
+    simple.pop("next_try_at", None)
     output.facts(
         {
             key.removesuffix("_at").replace("_", " "): output.ago(value) if key.endswith("_at") and value else value

@@ -17,6 +17,7 @@ from jackfield.errors import (
     Transient,
 )
 from jackfield.models import TurnError
+from jackfield.plugins.files import one_line
 
 __all__ = [
     "MAX_TRIES",
@@ -49,6 +50,8 @@ MAX_TRIES = 5
 SCOPE_DELAY = 60.0
 """How long a shared credential or provider rests when nobody said how long; doubles with each try."""
 WAIT_TEXT = "The model can't be reached at the moment. Your message is kept and answered later."
+REASON_LENGTH = 300
+"""Characters of an error's sentence that the ledger keeps."""
 SEND_FIRST = 1.0
 SEND_LONGEST = 300.0
 SEND_WINDOW = 24 * 3600.0
@@ -118,6 +121,9 @@ def after_turn(error: TurnError, attempts: int, now: UnixMs) -> TurnDecision:
     A wait that the provider asked for and that is longer than any delay of ours parks the session; a failure whose
     scope is a credential or a provider parks all that share it, also when it is not retryable by itself, because then
     somebody must mend the credential and the message should still be answered.  Five retries in all.
+
+    The reason is for operators: the kind of the error and its own sentence.  In the chat only the kind is named, unless
+    the provider has words for people: an engine's sentence may tell of the operator's account or machine.
     """
     if error.kind == "cancelled":
         return Complete(reason="cancelled")
@@ -125,15 +131,16 @@ def after_turn(error: TurnError, attempts: int, now: UnixMs) -> TurnDecision:
     if error.scope == "credential" or error.scope == "provider":
         shared = error.scope
     tries = max(0, attempts - 1)
+    reason = _reason(error)
     if tries >= MAX_TRIES or not (error.retryable or shared):
-        return Fail(reason=error.kind, tell=error.message_for_user or _sorry(error, tries))
+        return Fail(reason=reason, tell=error.message_for_user or _sorry(error, tries))
     asked = max(0.0, error.retry_after or 0.0)
     if shared is not None:
         until = _after(now, asked or min(3600.0, SCOPE_DELAY * 2.0**tries))
-        return ParkScope(scope=shared, until=until, reason=error.kind, tell=_wait_text(error), resume=error.tools_ran)
+        return ParkScope(scope=shared, until=until, reason=reason, tell=_wait_text(error), resume=error.tools_ran)
     if asked > LONGEST_DELAY:
-        return ParkSession(until=_after(now, asked), reason=error.kind, tell=_wait_text(error), resume=error.tools_ran)
-    return RetryAt(at=_after(now, max(asked, turn_delay(tries))), reason=error.kind, resume=error.tools_ran)
+        return ParkSession(until=_after(now, asked), reason=reason, tell=_wait_text(error), resume=error.tools_ran)
+    return RetryAt(at=_after(now, max(asked, turn_delay(tries))), reason=reason, resume=error.tools_ran)
 
 
 def after_crash(attempts: int, now: UnixMs) -> RetryAt | Fail:
@@ -145,6 +152,12 @@ def after_crash(attempts: int, now: UnixMs) -> RetryAt | Fail:
             tell=f"The agent broke off {attempts} times over this message; it will not try again by itself.",
         )
     return RetryAt(at=_after(now, turn_delay(tries)), reason="crashed")
+
+
+def _reason(error: TurnError) -> str:
+    """``kind: sentence`` in one line."""
+    sentence = one_line(error.message, REASON_LENGTH)
+    return f"{error.kind}: {sentence}" if sentence else error.kind
 
 
 def _wait_text(error: TurnError) -> str:
