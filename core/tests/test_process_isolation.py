@@ -17,17 +17,19 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 import pytest
 from jackfield.api import Completed, GroupPlace, Isolation, Limits, SessionPlace
 from jackfield.errors import RuntimeFailed
 from jackfield.ids import AgentGroupId
 from jackfield.mailbox import SessionFolder
-from jackfield.mailbox.doorbell import short_address
-from jackfield.process import accounts, environment, ownership, probe, view
+from jackfield.process import accounts, ownership, probe, view
 from jackfield.process.launch import seccomp
 from jackfield.process.runtime import ProcessRuntime
 from jackfield.process.settings import ProcessSettings
 from jackfield.testing.runtimes import BOUND, BenchContext, make_launch, make_place
+from process_kit import ESCAPE, scene
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
 needs_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has these means")
@@ -92,43 +94,12 @@ async def test_a_runner_can_do_what_its_level_says_and_nothing_else(tmp_path: Pa
     if not health.ok:
         pytest.skip(health.detail)
     same_group, other_group = make_place(home, group=sandbox.place.group), make_place(home)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir(mode=0o777)
-    elsewhere.chmod(0o777)
-    (elsewhere / "secret").write_text("secret", encoding="utf-8")
-    for name in ("state.db", "master.key"):
-        (home / name).write_text("secret", encoding="utf-8")
-        (home / name).chmod(0o600)
-    (sandbox.place.folder / "session.json").write_text("{}", encoding="utf-8")
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
-        socket.socket(socket.AF_UNIX) as local,
-        short_address(home / "host.sock") as address,
-    ):
-        local.bind(address)
-        local.listen()
-        for other in (same_group, other_group):
-            where = {
-                "host": os.getpid(),
-                "port": listening.getsockname()[1],
-                "home": str(home),
-                "abstract": "not-there",
-                "session": str(sandbox.place.folder),
-                "group": str(sandbox.place.group.folder),
-                "other_session": str(other.folder),
-                "other_group": str(other_group.group.folder),
-                "elsewhere": str(elsewhere),
-                "code": environment.interpreter_paths(),
-            }
-            escape = Path(probe.__file__).with_name("launch") / "escape.py"
-            done = await sandbox.runtime.run(
-                make_launch(sandbox.place, sandbox.context),
-                [sys.executable, str(escape), json.dumps(where)],
-                b"",
-                BOUND,
-            )
-            found = json.loads(done.stdout)
-            assert {name for name, could in found.items() if could} == OPEN_AT[health.isolation]
+    for other in (same_group, other_group):
+        with scene(home, sandbox.place, other, other_group) as where:
+            spec = make_launch(sandbox.place, sandbox.context)
+            done = await sandbox.runtime.run(spec, [sys.executable, str(ESCAPE), where], b"", BOUND)
+        found = json.loads(done.stdout)
+        assert {name for name, could in found.items() if could} == OPEN_AT[health.isolation]
 
 
 @needs_root

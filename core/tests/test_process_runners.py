@@ -6,78 +6,51 @@ Real processes; a short script stands for the runner.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 import pytest
-from jackfield.api import Limits, Runtime, RuntimeHandle
+from jackfield.api import Isolation, Limits, Runtime, RuntimeHandle
 from jackfield.errors import RuntimeFailed
 from jackfield.process import proc
-from jackfield.process.handle import ProcessHandle
 from jackfield.process.output import KEPT_LINES, LineCutter
 from jackfield.process.plugin import register_runtimes
 from jackfield.process.records import RunnerRecord
 from jackfield.process.runtime import ProcessRuntime
-from jackfield.process.settings import IsolationChoice, ProcessSettings
-from jackfield.testing.runtimes import BOUND, BenchContext, make_launch, make_place
+from jackfield.process.settings import ProcessSettings
+from jackfield.testing.runtimes import BOUND, BenchContext, make_launch
+from process_kit import NURSLING, WAITS, Bench
 
 
-class Bench:
-    """A home, and runtimes whose runner is a script."""
-
-    def __init__(self, home: Path, isolation: IsolationChoice) -> None:
-        self.context = BenchContext(home)
-        self.isolation = isolation
-        self.place = make_place(home)
-        self.started: list[RuntimeHandle] = []
-        self._scripts = 0
-
-    def runtime(self, script: str, *, context: BenchContext | None = None) -> ProcessRuntime:
-        argv = (sys.executable, "-s", "-P", "-c", textwrap.dedent(script))
-        return ProcessRuntime(context or self.context, ProcessSettings(isolation=self.isolation), runner_argv=argv)
-
-    async def launch(
-        self,
-        script: str,
-        *,
-        secrets: Mapping[str, str] | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> ProcessHandle:
-        return await self.launch_with(self.runtime(script), secrets=secrets, environment=environment)
-
-    async def launch_with(
-        self,
-        runtime: ProcessRuntime,
-        *,
-        epoch: int = 1,
-        secrets: Mapping[str, str] | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> ProcessHandle:
-        spec = make_launch(self.place, self.context, epoch=epoch, secrets=secrets, environment=environment)
-        handle = await runtime.launch(spec)
-        assert isinstance(handle, ProcessHandle)
-        self.started.append(handle)
-        return handle
-
-
-@pytest.fixture(params=["none", "auto"])
-async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
-    made = Bench(tmp_path / "home", request.param)
+@pytest.fixture(params=["none", "auto", "forked"])
+async def bench(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> AsyncIterator[Bench]:
+    forked = request.param == "forked"
+    made = Bench(tmp_path / "home", "auto" if forked else request.param, forked=forked)
+    if forked:
+        monkeypatch.syspath_prepend(NURSLING)
+        health = await made.runtime("").check()
+        if health.isolation is not Isolation.NAMESPACES:
+            pytest.skip(f"nothing isolates here: {health.detail}")
     yield made
-    for handle in made.started:
-        await handle.kill()
+    await made.end()
+    assert "could not be forked" not in caplog.text
 
 
 async def ended(handle: RuntimeHandle) -> int:
     async with asyncio.timeout(BOUND):
         return await handle.wait()
-
-
-WAITS = "import signal, sys; print('ready', flush=True); signal.pause()"
 
 
 def test_the_entry_point_offers_the_process_runtime(tmp_path: Path) -> None:
@@ -300,21 +273,20 @@ async def test_a_runner_left_behind_is_found_again(bench: Bench) -> None:
 
 
 HOST = """
-    import asyncio, sys
+    import asyncio, json, sys
     from pathlib import Path
     from jackfield.api import GroupPlace, SessionPlace
     from jackfield.process.runtime import ProcessRuntime
     from jackfield.process.settings import ProcessSettings
     from jackfield.testing.runtimes import BenchContext, make_launch
-    isolation, home, group_id, group, session_id, session, script = sys.argv[1:]
+    isolation, home, group_id, group, session_id, session, argv, environment = sys.argv[1:]
     place = SessionPlace(
         session_id=session_id, folder=Path(session), group=GroupPlace(agent_group_id=group_id, folder=Path(group))
     )
     async def main():
         context = BenchContext(Path(home))
-        argv = (sys.executable, "-c", script)
-        runtime = ProcessRuntime(context, ProcessSettings(isolation=isolation), runner_argv=argv)
-        await runtime.launch(make_launch(place, context, epoch=4))
+        runtime = ProcessRuntime(context, ProcessSettings(isolation=isolation), runner_argv=json.loads(argv))
+        await runtime.launch(make_launch(place, context, epoch=4, environment=json.loads(environment)))
         await context.until_lines("ready")
         print("up", flush=True)
         await asyncio.Event().wait()
@@ -338,9 +310,10 @@ async def test_a_runner_outlives_a_host_that_is_killed_and_goes_on_writing(bench
         """
     )
     arguments = (bench.isolation, bench.context.home, place.group.agent_group_id, place.group.folder)
+    started = (json.dumps(bench.argv(script)), json.dumps(bench.environment(script)))
     host = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", textwrap.dedent(HOST), *map(str, (*arguments, place.session_id, place.folder, script)),
-        stdout=asyncio.subprocess.PIPE,
+        sys.executable, "-c", textwrap.dedent(HOST), *map(str, (*arguments, place.session_id, place.folder, *started)),
+        stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     assert host.stdout is not None
     async with asyncio.timeout(BOUND):

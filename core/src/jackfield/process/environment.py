@@ -9,7 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-__all__ = ["clean_environment", "import_path", "interpreter_paths", "mark_of", "named_files", "source_folders"]
+__all__ = [
+    "clean_environment",
+    "import_path",
+    "installed_as_of",
+    "interpreter_paths",
+    "mark_of",
+    "named_files",
+    "source_folders",
+]
 
 _PASSED = ("TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "PIP_CERT")
 _FILES_NAMED = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "PIP_CERT")
@@ -89,6 +97,17 @@ def import_path() -> list[str]:
         if folder.resolve() == own or any(folder.glob("jackfield_*")):
             out.append(str(folder.resolve()))
     return list(dict.fromkeys(out))
+
+
+def installed_as_of() -> tuple[int, ...]:
+    """Differs when something was installed or removed since, where an interpreter looks by itself."""
+    out = []
+    for folder in sorted(_found_without_help()):
+        try:
+            out.append(os.stat(folder).st_mtime_ns)  # noqa: PTH116 - asked at each launch
+        except OSError:
+            out.append(0)
+    return tuple(out)
 
 
 def source_folders() -> list[Path]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from jackfield.errors import RuntimeFailed
 from jackfield.ids import SessionId
 from jackfield.process import proc
-from jackfield.process.launch.main import exit_code
+from jackfield.process.launch.steps import exit_code
 from jackfield.process.output import OutputTail
 from jackfield.process.records import RunnerRecord
 

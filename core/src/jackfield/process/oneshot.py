@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from jackfield.api import Completed
 from jackfield.process import proc, spawn
-from jackfield.process.launch.main import exit_code
 from jackfield.process.launch.plan import Plan
+from jackfield.process.launch.steps import exit_code
 
 __all__ = ["run_once"]
 

@@ -35,6 +35,7 @@ from jackfield.process.accounts import Accounts
 from jackfield.process.bytecode import compile_stale
 from jackfield.process.handle import ProcessHandle, open_pidfd
 from jackfield.process.launch.plan import Plan
+from jackfield.process.nursery import Nursery
 from jackfield.process.oneshot import run_once
 from jackfield.process.output import OutputTail, open_log
 from jackfield.process.probe import Proof, prove
@@ -42,7 +43,7 @@ from jackfield.process.records import Records, RunnerRecord
 from jackfield.process.settings import ProcessSettings
 from jackfield.process.view import Command, Confinement, make_plan, session_view
 
-__all__ = ["ProcessRuntime"]
+__all__ = ["ProcessRuntime", "python_module"]
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,11 @@ _MOST_AT_ONCE = 16
 
 
 class ProcessRuntime:
-    """See `docs/runtimes/process.md`.  `runner_argv` starts a runner; the session folder is added as its argument."""
+    """See `docs/runtimes/process.md`.  `runner_argv` starts a runner; the session folder is added as its argument.
+
+    Where it is our interpreter with a package to run, that is `runner_argv[:-1] == python_module()`, and the package's
+    `__main__` is a `launch.nursery.Runner`, runners are forked from a nursery.
+    """
 
     def __init__(
         self, context: RuntimeContext, settings: ProcessSettings, *, runner_argv: Sequence[str] | None = None
@@ -59,7 +64,10 @@ class ProcessRuntime:
         self._context = context
         self._settings = settings
         self._folder = context.folder
-        self._runner_argv = tuple(runner_argv or (*_python(), "-m", "jackfield.runner"))
+        self._runner_argv = tuple(runner_argv or (*python_module(), "jackfield.runner"))
+        self._nursery: Nursery | None = None
+        if settings.nursery and self._runner_argv[:-1] == python_module():
+            self._nursery = Nursery(self._runner_argv[-1], _python(), self._folder / "nursery.log")
         self._records = Records(self._folder / "runners", context.install_id)
         self._accounts = Accounts(self._folder / "uids.json", context.install_id)
         self._live: dict[SessionId, ProcessHandle] = {}
@@ -152,6 +160,8 @@ class ProcessRuntime:
 
     def let_go(self) -> None:
         """Leave all runners to the next host; their handles are of no use afterwards."""
+        if self._nursery is not None:
+            self._nursery.end()
         for handle in self._live.values():
             handle.let_go()
         self._live.clear()
@@ -201,11 +211,11 @@ class ProcessRuntime:
         if spec.secrets:
             plan["secrets"] = spawn.SECRETS_DESCRIPTOR
         output = open_log(self._log_path(place.session_id))
+        begin = self._nursery.start if self._nursery is not None else partial(spawn.start, stdin=None)
         try:
-            spawn.start(
+            begin(
                 plan,
                 mark,
-                stdin=None,
                 stdout=output,
                 stderr=output,
                 secrets=spec.secrets,
@@ -219,7 +229,7 @@ class ProcessRuntime:
             ) from failure
         finally:
             os.close(output)
-        return noted[0]
+        return noted[-1]
 
     def _take_up(self, record: RunnerRecord, *, adopted: bool) -> ProcessHandle:
         pidfd = open_pidfd(record.pid)
@@ -379,6 +389,11 @@ class ProcessRuntime:
 def _python() -> list[str]:
     """The host's interpreter, which imports nothing from the working directory or a user's own site-packages."""
     return [sys.executable, "-s", "-P"]
+
+
+def python_module() -> tuple[str, ...]:
+    """The beginning of a command line that runs a package; its name is added."""
+    return (*_python(), "-m")
 
 
 def _effective(limits: Limits, settings: ProcessSettings) -> Limits:

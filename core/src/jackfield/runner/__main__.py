@@ -7,6 +7,7 @@ together (C207).  What goes wrong is said on stderr, in one line.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import logging
 import sys
@@ -20,6 +21,13 @@ from jackfield.runner.loop import Runner
 
 MISMATCH = 78
 """EX_CONFIG of sysexits.h: starting again without a change makes no sense."""
+
+
+def warm() -> None:
+    """Import what every session comes to need, for a process that is forked into many runners: no plugin."""
+    importlib.import_module("jackfield.runner.agent")
+    importlib.import_module("jackfield.runner.loading")
+    importlib.import_module("jackfield.runner.endpoint")
 
 
 def main(arguments: list[str]) -> int:

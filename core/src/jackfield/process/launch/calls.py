@@ -156,6 +156,42 @@ def drop_bounding_set() -> None:
             raise
 
 
+def drop_capabilities() -> None:
+    """Have no capability from now on.  A program that is started begins without; one that goes on keeps them."""
+    version_3 = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    none = (ctypes.c_uint32 * 6)()
+    _checked(_libc.capset(ctypes.byref(version_3), ctypes.byref(none)), "capset")
+
+
+class Shown:
+    """What /proc tells everybody of this process: its arguments and the environment that it was started with.
+
+    Both lie where the kernel put them at the start of the program, in the same place in every fork of it.  Nothing in
+    this process may still use what lies there: `os.environ` must have been replaced.
+    """
+
+    def __init__(self) -> None:
+        with open("/proc/self/stat", "rb") as stream:  # noqa: PTH123 - as little as possible imported
+            fields = stream.read().rpartition(b")")[2].split()
+        self._arguments = int(fields[45]), int(fields[46])
+        self._environment = int(fields[47]), int(fields[48])
+
+    def replace(self, arguments: list[str], variable: str) -> None:
+        """Show these arguments, as far as there is room, and this one variable.
+
+        Raises:
+            OSError: there is no room for the variable.
+        """
+        start, end = self._environment
+        shown = variable.encode()
+        if len(shown) >= end - start:
+            raise OSError(7, f"there is no room to show {variable}")
+        ctypes.memmove(start, shown.ljust(end - start, b"\0"), end - start)
+        start, end = self._arguments
+        shown = b"\0".join(os.fsencode(one) for one in arguments)[: end - start - 1]
+        ctypes.memmove(start, shown.ljust(end - start, b"\0"), end - start)
+
+
 def install_filter(program: bytes) -> None:
     """Load a seccomp program: 8 bytes an instruction."""
     code = ctypes.create_string_buffer(program, len(program))

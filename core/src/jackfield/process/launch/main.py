@@ -8,16 +8,14 @@ is awaited, sent when the host has noted that id: a host that dies in between le
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # `signal` costs 5 ms and 2 MB for its enumerations
-import marshal
 import os
 import sys
+
+from jackfield.process.launch import steps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jackfield.process.launch.plan import Plan
-
-FAILED = 125
 
 
 def main() -> None:
@@ -25,158 +23,38 @@ def main() -> None:
     for descriptor in (source, status, go):
         if descriptor > 2:
             os.set_inheritable(descriptor, False)
-    step = "reading the plan"
+    report = steps.Report(status)
     try:
-        with os.fdopen(source, "rb") as stream:
-            # Not JSON: importing `json` would take as long as all the rest, and both ends are one interpreter.
-            plan: Plan = marshal.loads(stream.read())
+        plan = steps.read_plan(source)
         # Whatever else the host was started with; one more is the runner's own.
         os.closerange(max(status, go, plan["secrets"], 2) + 1, 65_536)
-        step = "making namespaces"
+        report.step = "making namespaces"
         if plan["namespaces"]:
-            _enter(plan, status)
+            _enter(plan, report)
         elif not plan["attached"]:
             os.setsid()
-            os.write(status, b"%d\n" % os.getpid())
+            report.runs_as(os.getpid())
         if go >= 0:
-            if os.read(go, 1) != b"!":
-                os._exit(FAILED)
-            os.close(go)
-        if plan["user_namespace"]:
-            step = "mapping the user"
-            _map_user()
-        if plan["namespaces"]:
-            step = "building the file tree"
-            from jackfield.process.launch import mounts
-
-            mounts.build(plan["mounts"])
-            if not plan["network"]:
-                step = "bringing up loopback"
-                _loopback()
-        step = "confining"
-        _confine(plan)
-        step = f"starting {plan['argv'][0]}"
-        if plan["namespaces"]:
-            _start_below_init(plan)
-        os.chdir(plan["cwd"])
+            steps.await_go(go)
+        steps.isolate(plan, report)
         os.execve(plan["argv"][0], plan["argv"], plan["environment"])
     except OSError as error:
-        os.write(status, f"{step}: {error}".replace("\n", " ")[:2000].encode("utf-8", "replace"))
-        os._exit(FAILED)
+        report.failed(error)
 
 
-_outer_ids = (os.getuid(), os.getgid())
-
-
-def _enter(plan: Plan, status: int) -> None:
+def _enter(plan: Plan, report: steps.Report) -> None:
     """Go on in a child that is process 1 of new namespaces, and whose parent is ours, not us."""
     from jackfield.process.launch import calls
 
-    flags = calls.CLONE_NEWNS | calls.CLONE_NEWPID | calls.CLONE_NEWIPC | calls.CLONE_NEWUTS
-    if plan["user_namespace"]:
-        flags |= calls.CLONE_NEWUSER
-    if not plan["network"]:
-        flags |= calls.CLONE_NEWNET
+    flags = steps.new_namespaces(plan)
     if plan["attached"]:
         child = calls.clone(flags)
         if child:
             _, state = os.waitpid(child, 0)
-            os._exit(exit_code(state))
+            os._exit(steps.exit_code(state))
         return
     child = calls.clone(flags | calls.CLONE_PARENT)
     if child:
-        os.write(status, b"%d\n" % child)
+        report.runs_as(child)
         os._exit(0)
     os.setsid()
-
-
-def _map_user() -> None:
-    """The same uid and gid inside as outside, and no other."""
-    uid, gid = _outer_ids
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-        target = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
-        os.write(target, text.encode())
-        os.close(target)
-
-
-def _loopback() -> None:
-    """Programs of one runner may talk to each other by 127.0.0.1, also without a network."""
-    import fcntl
-    import socket
-    import struct
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        fcntl.ioctl(control, 0x8914, struct.pack("16sH14x", b"lo", 0x1 | 0x40))  # SIOCSIFFLAGS: up, running
-
-
-def _confine(plan: Plan) -> None:
-    import resource
-
-    os.umask(0o022)
-    for which, value in plan["limits"]:
-        _, hard = resource.getrlimit(which)
-        if hard != resource.RLIM_INFINITY:
-            value = min(value, hard)
-        resource.setrlimit(which, (value, value))
-    if not sys.platform.startswith("linux"):
-        return
-    from jackfield.process.launch import calls
-
-    uid = plan["uid"]
-    if uid is not None or plan["user_namespace"]:
-        calls.drop_bounding_set()
-    if uid is not None:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-    if not plan["namespaces"]:
-        calls.become_subreaper()
-    if plan["landlock"] is not None or plan["seccomp"] or plan["namespaces"]:
-        calls.no_new_privileges()
-    if plan["landlock"] is not None:
-        from jackfield.process.launch import landlock
-
-        landlock.restrict(plan["landlock"])
-    if plan["seccomp"]:
-        from jackfield.process.launch import seccomp
-
-        seccomp.restrict(network=plan["network"] or plan["namespaces"], local=plan["local_sockets"])
-
-
-def _start_below_init(plan: Plan) -> None:
-    """Fork: the child goes on to be the runner, this process stays as its init and ends with its exit code.
-
-    Process 1 of a namespace takes only signals that it handles, inherits every orphan, and takes everything with it
-    when it ends.  A runner should do its own work instead.
-    """
-    from jackfield.process.launch import calls
-
-    runner = os.fork()
-    if runner == 0:
-        if not plan["attached"]:
-            os.setsid()
-        return
-
-    def forward(number: int, _frame: object) -> None:
-        os.kill(runner, number)
-
-    for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
-        _signal.signal(number, forward)
-    calls.stay_readable()
-    null = os.open("/dev/null", os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
-    os.closerange(3, 65_536)
-    while True:
-        try:
-            ended, state = os.waitpid(-1, 0)
-        except ChildProcessError:
-            os._exit(FAILED)
-        if ended == runner:
-            os._exit(exit_code(state))
-
-
-def exit_code(state: int) -> int:
-    """As a shell says it: 128 + signal for a process that was killed."""
-    code = os.waitstatus_to_exitcode(state)
-    return code if code >= 0 else 128 - code
