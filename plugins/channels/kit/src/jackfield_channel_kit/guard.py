@@ -49,8 +49,7 @@ class Guard:
             SendNotAllowed: not http(s), with a user or password in it, or at an address that is not public.
             Transient: the name has no address at the moment.
         """
-        parts = urlsplit(url)
-        host, port = _place(parts)
+        parts, host, port = _place(url)
         try:
             addresses = await self._resolve(host, port)
         except (OSError, UnicodeError):
@@ -91,20 +90,23 @@ def origin(url: str) -> tuple[str, str, int]:
     Raises:
         SendNotAllowed: no URL that may be asked for.
     """
-    parts = urlsplit(url)
-    return (parts.scheme.lower(), *_place(parts))
+    parts, host, port = _place(url)
+    return parts.scheme, host, port
 
 
-def _place(parts: SplitResult) -> tuple[str, int]:
+def _place(url: str) -> tuple[SplitResult, str, int]:
     try:
+        parts = urlsplit(url)
         port = parts.port
+        name = parts.hostname or ""
+        host = name if name.isascii() else name.encode("idna").decode()
     except ValueError:
-        raise SendNotAllowed("a URL names a port that does not exist") from None
-    if parts.scheme.lower() not in ("http", "https") or not parts.hostname:
+        raise SendNotAllowed("what should be a URL is none") from None
+    if parts.scheme not in ("http", "https") or not host:
         raise SendNotAllowed(f"only http and https URLs are fetched, not {parts.scheme or 'one without a scheme'!r}")
     if "@" in parts.netloc:
-        raise SendNotAllowed(f"a URL of {parts.hostname} carries a user or password")
-    return parts.hostname, port or (443 if parts.scheme.lower() == "https" else 80)
+        raise SendNotAllowed(f"a URL of {host} carries a user or password")
+    return parts, host, port or (443 if parts.scheme == "https" else 80)
 
 
 def _at(parts: SplitResult, address: str) -> str:

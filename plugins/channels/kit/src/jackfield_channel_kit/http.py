@@ -2,7 +2,7 @@
 
 - Sends are never repeated here: the core decides by the error.  A request that may have arrived is `Ambiguous`.
 - GET and HEAD are tried again a few times.
-- Nothing that is in `redact` gets into an error, a log line or a repr (C108).
+- Nothing that is in `redact` gets into an error, a log line or a repr (C133).
 - Proxies of the environment (`HTTPS_PROXY`, `NO_PROXY`) are used, or the one that is given (C238).
 """
 
@@ -13,7 +13,10 @@ import contextlib
 import logging
 import random
 import urllib.request
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from functools import cache
+from json import dumps
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -26,6 +29,8 @@ from jackfield_channel_kit.responses import Response, by_status, retry_after
 from jackfield_channel_kit.unpack import ACCEPTED, pieces
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 __all__ = ["Buckets", "Classify", "Http", "Rate", "Response", "by_status", "retry_after"]
@@ -90,9 +95,7 @@ class Http:
         self._max_bytes = max_bytes
         self._random = random
         tokens = [v.split(None, 1)[-1] for k, v in self._headers.items() if k.lower() == "authorization" and v.strip()]
-        secrets = {
-            form for secret in (*redact, *tokens) if secret for form in (secret, quote(secret), quote(secret, ""))
-        }
+        secrets = {form for secret in (*redact, *tokens) if secret for form in _forms(secret)}
         self._secrets = sorted(secrets, key=len, reverse=True)
         self._clients: dict[bool, httpx2.AsyncClient] = {}
 
@@ -171,10 +174,14 @@ class Http:
         self, method: str, path: str, bodies: dict[str, Any], idempotent: bool, seconds: float
     ) -> Response:
         url = self._url(path)
+        await self.prepare()
         for _ in range(REDIRECTS + 1):
             trace = Trace(left=self._transport is not None)
             with self.told(f"{method} {self._shown(url)}", trace, idempotent):
-                async with asyncio.timeout(seconds), self.opened(method, url, bodies, trace, self._guard) as answer:
+                async with (
+                    asyncio.timeout(seconds),
+                    self.opened(method, url, bodies, trace, self._guard, seconds=seconds) as answer,
+                ):
                     response = await self._read(answer)
                 if self._classify is not None and (said := self._classify(response)) is not None:
                     raise said
@@ -184,7 +191,7 @@ class Http:
                     return response
                 if method not in ("GET", "HEAD") or origin(target) != origin(url):
                     raise SendNotAllowed(
-                        f"it redirects to {urlsplit(target).hostname}, where it does not follow",
+                        f"it redirects to {origin(target)[1]}, where it is not followed",
                         fix="set the URL to that",
                     )
             url = target
@@ -209,6 +216,7 @@ class Http:
         trace: Trace,
         guard: Guard | None,
         *,
+        seconds: float = STALL_SECONDS,
         own: bool = True,
     ) -> AsyncGenerator[httpx2.Response, None]:
         """One exchange up to the answer's headers, its body still to be read; no redirect is followed.
@@ -225,12 +233,16 @@ class Http:
         if guard is not None:
             pins = (await guard.pins(url, proxied=self._proxy is not None or _proxied(url)))[:ADDRESSES]
         client = self._client(kept=guard is None)
+        step = min(STALL_SECONDS, 0.9 * seconds)  # httpx2 notices first, for it cleans up better than a cancelled one
+        timeout = httpx2.Timeout(step, connect=min(CONNECT_SECONDS, step))
         for number, pin in enumerate(pins, 1):
             extensions: dict[str, Any] = {"trace": trace.note}
             if pin.host is not None:
                 headers = {**headers, "host": pin.host}
                 extensions["sni_hostname"] = pin.tls_name
-            request = client.build_request(method, pin.url, extensions=extensions, **{**bodies, "headers": headers})
+            request = client.build_request(
+                method, pin.url, extensions=extensions, timeout=timeout, **{**bodies, "headers": headers}
+            )
             try:
                 answer = await client.send(request, stream=True, follow_redirects=False)
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
@@ -257,21 +269,23 @@ class Http:
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, _Unfinished) as problem:
             raise _failure(problem, self.redacted(what), self.redacted(str(problem)), trace, idempotent) from None
 
+    async def prepare(self) -> None:
+        """Load what requests need, off the event loop; the first request does it otherwise."""
+        await asyncio.to_thread(_tls)
+
     def _client(self, *, kept: bool) -> httpx2.AsyncClient:
         """The client whose connections are kept, or the one for checked addresses: a connection to an address must not
         serve another name that lives there too."""
-        if (client := self._clients.get(kept)) is None:
-            import httpx2
+        import httpx2
 
-            for name in ("httpx2", "httpcore2"):  # they log URLs and headers
-                logging.getLogger(name).setLevel(logging.WARNING)
-            client = self._clients[kept] = httpx2.AsyncClient(
-                timeout=httpx2.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS),
+        if kept not in self._clients:
+            self._clients[kept] = httpx2.AsyncClient(
                 limits=httpx2.Limits(max_keepalive_connections=20 if kept else 0, keepalive_expiry=15.0),
                 transport=self._transport,
                 proxy=self._proxy,
+                verify=_tls(),
             )
-        return client
+        return self._clients[kept]
 
     def _url(self, path: str) -> str:
         if path.startswith(("http://", "https://")):
@@ -280,9 +294,9 @@ class Http:
 
     def _shown(self, url: str) -> str:
         """A URL for people: without its query, and without the path when it is not ours, for it may be a credential."""
-        parts = urlsplit(url)
-        ours = url.startswith(self._base)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path if ours else '/…'}"
+        scheme, host, _ = origin(url)
+        ours = url == self._base or url.startswith((self._base + "/", self._base + "?"))
+        return f"{scheme}://{host}{urlsplit(url).path if ours else '/…'}"
 
 
 class Trace:
@@ -293,7 +307,7 @@ class Trace:
 
     async def note(self, event: str, info: Mapping[str, Any]) -> None:
         """What httpcore2 calls at each step."""
-        if event.endswith("send_request_headers.started") and "proxy" not in event:
+        if event.endswith("send_request_headers.started") and info["request"].method != b"CONNECT":
             self.left = True
 
 
@@ -307,9 +321,20 @@ def answered(answer: httpx2.Response) -> dict[str, str]:
 
 
 def redirect(url: str, status: int, headers: Mapping[str, str]) -> str | None:
-    """Where an answer sends us, if it does."""
+    """Where an answer sends us, if it does.
+
+    Raises:
+        SendNotAllowed: to something that is no http(s) URL.
+    """
     location = headers.get("location")
-    return urljoin(url, location) if status in (301, 302, 303, 307, 308) and location else None
+    if status not in (301, 302, 303, 307, 308) or not location:
+        return None
+    try:
+        target = urljoin(url, location)
+    except ValueError:
+        raise SendNotAllowed("it redirects to something that is no URL") from None
+    origin(target)
+    return target
 
 
 def _failure(problem: Exception, what: str, said: str, trace: Trace, idempotent: bool) -> ChannelError:
@@ -322,6 +347,21 @@ def _failure(problem: Exception, what: str, said: str, trace: Trace, idempotent:
     if idempotent or not trace.left or isinstance(problem, never_left):
         return Transient(reason)
     return Ambiguous(reason)
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Import httpx2 and read the certificate authorities: too slow for the event loop, and once is enough."""
+    import httpx2
+
+    for name in ("httpx2", "httpcore2"):  # they log URLs and headers
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return httpx2.create_ssl_context()
+
+
+def _forms(secret: str) -> tuple[str, ...]:
+    """How a secret may look where it is quoted: as it is, in a URL, in JSON, in base64."""
+    return secret, quote(secret), quote(secret, ""), dumps(secret)[1:-1], b64encode(secret.encode()).decode()
 
 
 def _proxied(url: str) -> bool:

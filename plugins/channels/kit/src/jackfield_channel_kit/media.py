@@ -53,11 +53,12 @@ async def download(
     until = clock.monotonic() + timeout
     guard = Guard(allow_private=allow_private, resolve=resolve)
     first = origin(url)
+    await http.prepare()
     for _ in range(REDIRECTS + 1):
         sent = dict(headers or {}) if origin(url) == first else {}
         trace = Trace()
         with http.told(f"GET of a file from {first[1]}", trace, idempotent=True):
-            opening = http.opened("GET", url, {"headers": sent}, trace, guard, own=False)
+            opening = http.opened("GET", url, {"headers": sent}, trace, guard, seconds=timeout, own=False)
             async with contextlib.AsyncExitStack() as stack:
                 async with asyncio.timeout(max(0.0, until - clock.monotonic())):
                     answer = await stack.enter_async_context(opening)

@@ -198,7 +198,7 @@ def telegram_token(headers: Headers, body: bytes, secrets: Secrets, now: float) 
         Refused: another token.
     """
     del body, now
-    _match((_header(headers, "X-Telegram-Bot-Api-Secret-Token"),), (key.decode() for key in _keys(secrets)))
+    _match((_header(headers, "X-Telegram-Bot-Api-Secret-Token"),), _keys(secrets))
 
 
 def bearer(headers: Headers, body: bytes, secrets: Secrets, now: float) -> None:
@@ -211,7 +211,7 @@ def bearer(headers: Headers, body: bytes, secrets: Secrets, now: float) -> None:
     kind, _, token = _header(headers, "Authorization").partition(" ")
     if kind.lower() != "bearer":
         raise Refused("Authorization is no bearer token")
-    _match((token.strip(),), (key.decode() for key in _keys(secrets)))
+    _match((token.strip(),), _keys(secrets))
 
 
 def standard_webhooks(
@@ -307,6 +307,8 @@ def _header(headers: Headers, name: str) -> str:
     found = [value for key, value in pairs if key.lower() == name.lower()]
     if len(found) != 1:
         raise Refused(f"the header {name} is {'missing' if not found else 'there more than once'}")
+    if not found[0].isascii():
+        raise Refused(f"the header {name} holds more than ASCII")
     return found[0].strip()
 
 
@@ -324,14 +326,20 @@ def _keys(secrets: Secrets) -> list[bytes]:
 
 
 def _standard_keys(secrets: Secrets) -> list[bytes]:
+    return [_standard_key(key) for key in _keys(secrets)]
+
+
+def _standard_key(key: bytes) -> bytes:
     prefix = b"whsec_"
+    if not key.startswith(prefix):
+        return key
+    packed = key[len(prefix) :]
     try:
-        return [
-            base64.b64decode(key[len(prefix) :], validate=True) if key.startswith(prefix) else key
-            for key in _keys(secrets)
-        ]
+        if found := base64.b64decode(packed + b"=" * (-len(packed) % 4), validate=True):
+            return found
     except binascii.Error:
-        raise Refused("a secret that begins with whsec_ is no base64 after it") from None
+        pass
+    raise Refused("a secret that begins with whsec_ is no base64 after it")
 
 
 def _standard_content(message_id: str, stamp: str, body: bytes) -> bytes:
@@ -343,13 +351,13 @@ def _mac(key: bytes, signed: bytes, algorithm: Algorithm, encoding: Encoding) ->
     return digest.hex() if encoding == "hex" else base64.b64encode(digest).decode()
 
 
-def _match(given: Iterable[str], expected: Iterable[str]) -> None:
+def _match(given: Iterable[str], expected: Iterable[str | bytes]) -> None:
     """Compare all with all, so that the time tells nothing about which of them is near."""
     right = False
-    presented = [one.encode("utf-8", "surrogatepass") for one in given]
+    presented = [one.encode() for one in given]
     for wanted in expected:
         for one in presented:
-            right |= hmac.compare_digest(one, wanted.encode())
+            right |= hmac.compare_digest(one, wanted.encode() if isinstance(wanted, str) else wanted)
     if not right:
         raise Refused("its signature is wrong")
 
