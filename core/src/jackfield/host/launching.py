@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jackfield.api import GroupPlace, Isolation, LaunchSpec, Runtime, RuntimeHandle, SessionPlace
-from jackfield.config import AgentSettings
+from jackfield.api import GroupPlace, Isolation, LaunchSpec, Limits, Runtime, RuntimeHandle, SessionPlace
+from jackfield.config import AgentSettings, Configuration
 from jackfield.errors import ConfigError, JackfieldError, NotFound, PluginBroken, RuntimeFailed
 from jackfield.host import instructions
 from jackfield.host.hub import Hub
@@ -32,6 +32,19 @@ class Refused(JackfieldError):
 
 
 @dataclass(frozen=True, slots=True)
+class _Told:
+    """What a live runner was launched with.  None for what is not known of one that an earlier host launched."""
+
+    group: AgentGroup
+    settings: RunnerSpec
+    limits: Limits | None
+    runtime: str | None
+    agent: AgentSettings | None
+    configuration: Configuration | None
+    """The very objects that the settings were made from: while these are the present ones, nothing can have changed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Launched:
     session: Session
     handle: RuntimeHandle
@@ -49,6 +62,7 @@ class Launcher:
         self._usable: set[str] = set()
         """Tool sets that are loaded."""
         self._folders: dict[str, str] = {}
+        self._told: dict[SessionId, _Told] = {}
 
     @property
     def runtimes(self) -> dict[str, Runtime]:
@@ -132,7 +146,71 @@ class Launcher:
         except BaseException:
             await bell.close()
             raise
+        self._told[session.id] = _Told(
+            group, _settings_in(spec), agent.runtime_limits(), agent.runtime, agent, self._hub.configuration
+        )
         return Launched(session, handle, runtime, bell)
+
+    # ---- settings that change while a runner lives
+
+    async def adopted(self, session: Session) -> None:
+        """Remember what the runner of an earlier host was told.
+
+        Raises:
+            MalformedData: its `session.json` can't be read.
+        """
+        group = await self._hub.store.read(groups.agent_group, session.agent_group_id)
+        if group is not None:
+            self._folders[group.id] = group.folder
+            spec = await asyncio.to_thread(self._hub.folder_of(session).read_spec)
+            self._told[session.id] = _Told(group, _settings_in(spec), None, None, None, None)
+
+    def ended(self, session_id: SessionId) -> None:
+        """The session's runner is gone."""
+        self._told.pop(session_id, None)
+
+    def changed(self, session: Session) -> bool:
+        """Whether the session's next runner would be told something else than the present one was.
+
+        For an `agent.toml` that can't be used it is False: the old settings stay until it is mended.
+        """
+        told = self._told.get(session.id)
+        if told is None:
+            return False
+        try:
+            agent = self._hub.agent_settings(told.group)
+            if agent is told.agent and self._hub.configuration is told.configuration:
+                return False
+            runtime = self.runtime(agent.runtime)
+            place = self.place_of(session, told.group)
+            settings = _settings_in(self._spec(session, told.group, agent, runtime, place, 0))
+        except (ConfigError, NotFound, PluginBroken) as problem:
+            log.warning("agent %s keeps its old settings, the new ones can't be used: %s", told.group.folder, problem)
+            return False
+        same = (
+            settings == told.settings
+            and told.limits in (None, agent.runtime_limits())
+            and told.runtime in (None, agent.runtime)
+        )
+        if same:
+            self._told[session.id] = replace(told, agent=agent, configuration=self._hub.configuration)
+        return not same
+
+    async def renewable(self, session: Session) -> bool:
+        """Whether a runner with the present settings would be launched: they are accepted, and their plugins work."""
+        told = self._told.get(session.id)
+        if told is None:
+            return False
+        try:
+            agent = self._hub.agent_settings(told.group)
+            await self._check_plugins(told.group, agent)
+            isolation = (await self.runtime(agent.runtime).check()).isolation
+        except JackfieldError as problem:
+            log.warning("agent %s keeps its old settings, the new ones can't be used: %s", told.group.folder, problem)
+            return False
+        return isolation is not Isolation.NONE or not await self._hub.changed_by_others(told.group)
+
+    # ---- before a launch
 
     async def _check_plugins(self, group: AgentGroup, agent: AgentSettings) -> None:
         """No runner for an agent whose plugins can't be used; its tool sets' host halves are loaded (C179).
@@ -244,6 +322,11 @@ class Launcher:
             for info in self._hub.plugins.listing()
             if (info.kind, info.name) in named
         }
+
+
+def _settings_in(spec: RunnerSpec) -> RunnerSpec:
+    """What of a spec follows from settings alone, so that two of them can be compared."""
+    return replace(spec, epoch=0, instructions="", tool_instructions={})
 
 
 def kill_points() -> dict[str, str]:

@@ -44,6 +44,7 @@ from jackfield.models import (
     OutboundRow,
     OutMessage,
     Session,
+    SessionStatus,
     loads,
 )
 from jackfield.models import Delivery as DeliveryRow
@@ -95,7 +96,7 @@ class LiveHost:
             hub,
             self.launcher,
             on_ring=self._ring,
-            parked=self.parking.holds,
+            parked=self._rests,
             before_launch=self._before_launch,
             on_ended=self._runner_ended,
             on_cannot_start=self._cannot_start,
@@ -142,6 +143,9 @@ class LiveHost:
         await self._prepare_runtimes()
         adopted = await self.supervisor.adopt(self.launcher.runtimes)
         self._settled.update(session.id for session in adopted)
+        for session in adopted:
+            await self.launcher.adopted(session)
+            self._renew(session)
         waiting = await self.unfinished.sessions_with_work()
         for session in waiting:
             try:
@@ -164,6 +168,7 @@ class LiveHost:
         self.collector.hurry = True
         await self.intake.close(INTAKE_GRACE)
         await self.timer.stop()
+        await self.retention.stop()
         await self.supervisor.close(leave=self.hub.settings.on_stop == "leave")
         await self.delivery.stop(SEND_GRACE)
         await self.extensions.stop()
@@ -209,6 +214,7 @@ class LiveHost:
         await self._load_plugins()
         await asyncio.to_thread(remember_good, fresh)
         await self.channels.reload(self.intake)
+        self.renew()
         self.supervisor.forgive()
         await self.parking.forgive()
         await self.intake.retake()
@@ -253,7 +259,36 @@ class LiveHost:
         self.supervisor.wake(session_id, group_id)
 
     def _wake_session(self, session: Session) -> None:
-        self.supervisor.wake(session.id, session.agent_group_id)
+        if self.launcher.changed(session):
+            self.hub.spawn(self._wake_renewed(session), f"renew {session.id}")
+        else:
+            self.supervisor.wake(session.id, session.agent_group_id)
+
+    # ---- settings that change while runners live
+
+    def renew(self, group_id: AgentGroupId | None = None) -> None:
+        """Replace the runners (of one group, or all) that were told other settings than hold now; each after its turn.
+
+        Noticed by itself as well, when a message comes and when a turn ends (messaging.md 11.3: all sessions of the
+        group, not only the one that asked).
+        """
+        for runner in list(self.supervisor.runners.values()):
+            if group_id in (None, runner.group_id):
+                self._renew(runner.session)
+
+    def _renew(self, session: Session) -> None:
+        if self.launcher.changed(session):
+            self.hub.spawn(self._outdate(session), f"renew {session.id}")
+
+    async def _outdate(self, session: Session) -> None:
+        if await self.launcher.renewable(session):
+            self.supervisor.outdate(session.id, "its agent's settings changed")
+
+    async def _wake_renewed(self, session: Session) -> None:
+        try:
+            await self._outdate(session)
+        finally:
+            self.supervisor.wake(session.id, session.agent_group_id)
 
     def _wake_routed(self, session: Session, origin: Address | None) -> None:
         if origin is not None:
@@ -272,9 +307,20 @@ class LiveHost:
     async def stop_runner(self, session_id: SessionId, reason: str) -> bool:
         return await self.supervisor.stop(session_id, reason)
 
+    async def retire_runner(self, session_id: SessionId) -> None:
+        await self.supervisor.hold(session_id)
+        self.supervisor.release(session_id)
+
     async def _unblock(self, session: Session) -> None:
-        await self.supervisor.hold(session.id)
-        self.supervisor.release(session.id)
+        await self.retire_runner(session.id)
+
+    async def _rests(self, session: Session) -> bool:
+        """Whether the session must not get a runner: it is parked, or closed."""
+        if session.status is not SessionStatus.CLOSED:
+            return await self.parking.holds(session)
+        if await self.unfinished.send_on(session):
+            log.info("what came for closed session %s is routed again", session.id)
+        return True
 
     async def _outbound_damaged(self, session: Session, problem: MailboxDamaged) -> None:
         await self.inbox.replace(session, problem)
@@ -314,6 +360,7 @@ class LiveHost:
         await runtime.recover(self.launcher.place_of(session, group))
 
     async def _runner_ended(self, runner: Runner, code: int) -> bool:
+        self.launcher.ended(runner.session.id)
         self.typing.end(runner.session.id)
         everything = await self.collector.collect(runner.session.id)
         await self.streams.abort(runner.session.id)
@@ -337,6 +384,8 @@ class LiveHost:
         if runner is None or not runner.claims:
             self.typing.end(session_id)
             self.supervisor.idle(session_id)
+            if runner is not None:
+                self._renew(runner.session)
 
     async def _act(self, session: Session, group: AgentGroup, row: OutboundRow) -> None:
         response = await self.actions.handle(session, group, row)
@@ -359,7 +408,8 @@ class LiveHost:
     async def _delivery_failed(self, row: DeliveryRow, text: str) -> None:
         """Tell the agent's session once that something it sent did not arrive (C001)."""
         session = await self.hub.store.read(sessions.session, row.session_id)
-        if session is None:
+        if session is None or session.status is SessionStatus.CLOSED:
+            log.warning("message %s of a closed session was not delivered: %s", row.out_id, row.reason)
             return
         row_id = derive_id("in", row.out_id, "failed")
         await self.inbox.notify(session, text, subject="delivery failed", origin=row.address, row_id=row_id)

@@ -70,8 +70,9 @@ class Runner:
     """When it was last rung for something that it has not answered since."""
     stopping: str | None = None
     """Why it was asked to end."""
-    outdated: bool = False
-    """Started by a host of another mailbox format or protocol: it goes after its turn (architecture 6)."""
+    outdated: str | None = None
+    """Why it goes after its turn: started by a host of another mailbox format or protocol (architecture 6), or with
+    settings that have changed."""
 
     def idle(self, now: float) -> bool:
         """Whether nothing is lost when it is sent home; `now` is monotonic."""
@@ -196,6 +197,13 @@ class Supervisor:
     async def _resting(self, session_id: SessionId) -> None:
         await self.stop(session_id, "parked")
 
+    def outdate(self, session_id: SessionId, why: str) -> None:
+        """End the session's runner at once if it is idle, else after its turn."""
+        runner = self._runners.get(session_id)
+        if runner is not None:
+            runner.outdated = runner.outdated or why
+            self._replace_outdated(runner)
+
     async def hold(self, session_id: SessionId) -> None:
         """Keep the session without a runner until `release`: its mailbox is being mended."""
         self._held.add(session_id)
@@ -245,7 +253,8 @@ class Supervisor:
                     await handle.kill()
                     continue
                 runner = await self._register(session, handle, runtime)
-                runner.outdated = await asyncio.to_thread(_outdated, runner.folder)
+                if await asyncio.to_thread(_outdated, runner.folder):
+                    runner.outdated = "it was started by another version"
                 adopted.append(session)
                 log.info("took over the runner of session %s", session.id)
                 self._on_ring(runner.session.id)
@@ -324,7 +333,7 @@ class Supervisor:
 
     def _replace_outdated(self, runner: Runner) -> None:
         if runner.outdated and runner.idle(self._hub.clock.monotonic()):
-            runner.stopping = "it was started by another version"
+            runner.stopping = runner.outdated
             self._hub.spawn(self._stopped(runner), f"replace {runner.session.id}")
 
     async def _stopped(self, runner: Runner) -> None:

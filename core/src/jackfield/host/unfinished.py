@@ -175,6 +175,28 @@ class Unfinished:
         )
         self._hub.spawn(self._retake(), f"refill {session.id}")
 
+    async def send_on(self, session: Session) -> int:
+        """Have what came for a session while it was being closed routed again, to the one that follows it; how many.
+
+        What no event can be made from again ends here.
+        """
+        now = self._hub.clock.now()
+
+        def give_back(db: sqlite3.Connection) -> int:
+            sent_on = 0
+            for entry in inbound.open_entries(db, session.id):
+                if entry.event_id is not None and events.reopen(db, entry.event_id):
+                    inbound.take_back(db, entry.id)
+                    sent_on += 1
+                else:
+                    inbound.set_state(db, entry.id, InboundState.DROPPED, now, reason="session cleared")
+            return sent_on
+
+        sent_on = await self._hub.store.write(give_back)
+        if sent_on:
+            self._hub.spawn(self._retake(), f"send on {session.id}")
+        return sent_on
+
     async def sessions_with_work(self) -> list[Session]:
         """Active sessions that have an open message: what a new host begins with."""
 

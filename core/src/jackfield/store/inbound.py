@@ -28,6 +28,7 @@ __all__ = [
     "revive",
     "sessions_with_open",
     "set_state",
+    "take_back",
 ]
 
 ENDS = frozenset({InboundState.COMPLETED, InboundState.FAILED, InboundState.DROPPED, InboundState.REFUSED})
@@ -108,6 +109,11 @@ def revive(db: sqlite3.Connection, id: InboundId, now: UnixMs, *, attempts: int 
         (attempts, now, id),
     )
     return done.rowcount == 1
+
+
+def take_back(db: sqlite3.Connection, id: InboundId) -> bool:
+    """Delete an unfinished entry, so that its event can be routed anew.  False when it has an end or is unknown."""
+    return db.execute(f"DELETE FROM inbound WHERE id = ? AND {_OPEN}", (id,)).rowcount == 1
 
 
 def drop_of_group(db: sqlite3.Connection, agent_group_id: AgentGroupId, reason: str, now: UnixMs) -> int:

@@ -19,6 +19,7 @@ __all__ = [
     "any_due",
     "decide",
     "expire_due",
+    "expire_of_session",
     "open_in_chat",
     "open_questions",
     "question",
@@ -158,3 +159,11 @@ def expire_due(db: sqlite3.Connection, now: UnixMs) -> list[Question]:
         (now,),
     ).fetchall()
     return sorted((_question(row) for row in rows), key=lambda one: (one.expires_at or 0, one.id))
+
+
+def expire_of_session(db: sqlite3.Connection, session_id: SessionId, now: UnixMs) -> int:
+    """End what a session that is being closed still asked; nobody is told.  How many."""
+    return db.execute(
+        "UPDATE questions SET state = 'expired', decided_at = ? WHERE session_id = ? AND state = 'open'",
+        (now, session_id),
+    ).rowcount

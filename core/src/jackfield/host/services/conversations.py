@@ -25,7 +25,7 @@ from jackfield.models import (
     Session,
     SessionStatus,
 )
-from jackfield.store import chats, deliveries, events, groups, inbound, sessions
+from jackfield.store import chats, deliveries, events, groups, inbound, questions, sessions
 
 __all__: list[str] = []
 
@@ -110,22 +110,29 @@ async def session_stop(context: ServiceContext, args: Args) -> dict[str, Any]:
 
 @operation("session.clear")
 async def session_clear(context: ServiceContext, args: Args) -> dict[str, Any]:
-    """Close the session: the next message begins a new one, with an empty mailbox and no memory of this one."""
+    """Close the session: the next message begins a new one, with an empty mailbox and no memory of this one.
+
+    What waits to be answered is dropped, and open questions end.  What the agent has answered is still delivered:
+    people read it as part of what was said before.
+    """
     session = await context.session(args.text("id"))
     if session.status is SessionStatus.CLOSED:
         raise Conflict(f"session {session.id} is closed already")
-    if context.live is not None:
-        await context.live.stop_runner(session.id, "the operator cleared it")
     now = context.hub.clock.now()
 
     def close(db: sqlite3.Connection) -> int:
         left = inbound.open_entries(db, session.id)
         for entry in left:
             inbound.set_state(db, entry.id, InboundState.DROPPED, now, reason="session cleared")
+        questions.expire_of_session(db, session.id, now)
         sessions.close_session(db, session.id, now)
         return len(left)
 
-    return {"id": session.id, "dropped": await context.hub.store.write(close)}
+    # Closed before its runner ends: what comes meanwhile belongs to the next session.
+    dropped = await context.hub.store.write(close)
+    if context.live is not None:
+        await context.live.retire_runner(session.id)
+    return {"id": session.id, "dropped": dropped}
 
 
 @operation("session.send")

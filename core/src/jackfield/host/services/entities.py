@@ -165,17 +165,14 @@ async def group_remove(context: ServiceContext, args: Args) -> dict[str, Any]:
 async def group_accept(context: ServiceContext, args: Args) -> dict[str, Any]:
     """Accept an `agent.toml` that something else than the CLI changed (architecture, section 6).
 
-    One that can't be used is refused.  Runners that have nothing to do end, so that the next message finds the new
-    settings; one that works keeps the old ones until it ends.
+    One that can't be used is refused.  All the group's runners are replaced: those that have nothing to do at once, so
+    that the next message finds the new settings, the others when their turn is over.
     """
     group = await context.group(args.text("name"))
     await asyncio.to_thread(load_agent, context.hub.home.groups / group.folder)
     changed = await context.hub.accept_agent_settings(group)
     if changed and context.live is not None:
-        states = context.live.report()["runners"]
-        for session in await context.hub.store.read(sessions.sessions, agent_group_id=group.id):
-            if states.get(session.id) == "idle":
-                await context.live.stop_runner(session.id, "its agent's settings changed")
+        context.live.renew(group.id)
     return {"group": group.folder, "changed": changed}
 
 
