@@ -50,18 +50,22 @@ UserId = NewType("UserId", str)
 """`<channel type>:<handle>`; the handle may hold colons."""
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 _SHAPE = re.compile(r"^([a-z]{2,4})_([0-9a-hjkmnp-tv-z]{20})$")
 _RANDOM_BITS = 50
 _lock = threading.Lock()
 _last: tuple[int, int] = (0, 0)
 
 
-def _base32(value: int, width: int) -> str:
-    out = []
-    for _ in range(width):
-        out.append(_ALPHABET[value & 31])
-        value >>= 5
-    return "".join(reversed(out))
+def _base32(value: int) -> str:
+    """The lowest 50 bits as ten characters."""
+    return (
+        _PAIRS[value >> 40 & 1023]
+        + _PAIRS[value >> 30 & 1023]
+        + _PAIRS[value >> 20 & 1023]
+        + _PAIRS[value >> 10 & 1023]
+        + _PAIRS[value & 1023]
+    )
 
 
 def new_id(prefix: str, at: UnixMs | None = None) -> str:
@@ -84,7 +88,7 @@ def new_id(prefix: str, at: UnixMs | None = None) -> str:
             moment, chance = at, secrets.randbits(_RANDOM_BITS - 1)
         if moment >= last_ms:
             _last = (moment, chance)
-    return f"{prefix}_{_base32(moment, 10)}{_base32(chance, 10)}"
+    return f"{prefix}_{_base32(moment)}{_base32(chance)}"
 
 
 def derive_id(prefix: str, base: str, *parts: str) -> str:
@@ -95,7 +99,7 @@ def derive_id(prefix: str, base: str, *parts: str) -> str:
     """
     _, body = parse_id(base)
     digest = hashlib.sha256("\x1f".join((prefix, base, *parts)).encode()).digest()
-    return f"{prefix}_{body[:10]}{_base32(int.from_bytes(digest[:8], 'big') >> 14, 10)}"
+    return f"{prefix}_{body[:10]}{_base32(int.from_bytes(digest[:8], 'big') >> 14)}"
 
 
 def parse_id(text: str) -> tuple[str, str]:

@@ -226,6 +226,8 @@ class RunnerBell:
         self._on_ring = on_ring
         self._on_gone = on_gone
         self._transport: asyncio.Transport | None = None
+        self._voice: socket.socket | None = None
+        self._speaking = threading.Lock()
         self.closed = True
         """Whether the host is gone, or was never there; `connect` tries again."""
 
@@ -245,19 +247,25 @@ class RunnerBell:
             line.setblocking(False)
             with short_address(folder.bell) as address:
                 line.connect(address)  # a local socket connects at once, or not at all
+            self._voice = line.dup()
             await loop.create_unix_connection(lambda: _RunnerLine(self), sock=line)
         except OSError as problem:
             line.close()
+            self._fall_silent()
             raise NoHost(f"nobody listens at {folder.bell}: {problem.strerror or problem}") from problem
 
     def ring(self) -> None:
-        """Tell the host to look; call it after the commit."""
-        if self._transport is not None and not self.closed and not self._transport.get_write_buffer_size():
-            self._transport.write(_RING)
+        """Tell the host to look; call it after the commit, from any thread."""
+        with self._speaking:
+            if self._voice is not None:
+                # A full socket's host will look anyway, and of one that is gone the event loop is told.
+                with suppress(OSError):
+                    self._voice.send(_RING)
 
     async def close(self) -> None:
         """Hang up."""
         self.closed = True
+        self._fall_silent()
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
@@ -276,7 +284,14 @@ class RunnerBell:
         if transport is self._transport:
             self.closed = True
             self._transport = None
+            self._fall_silent()
             self._on_gone()
+
+    def _fall_silent(self) -> None:
+        with self._speaking:
+            if self._voice is not None:
+                self._voice.close()
+                self._voice = None
 
 
 class _RunnerLine(asyncio.Protocol):

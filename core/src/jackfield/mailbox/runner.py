@@ -119,6 +119,7 @@ class RunnerMailbox:
         self._database: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
         self._inbound_path = str(folder.inbound_db)
+        self._known: tuple[list[tuple[Any, ...]], list[Destination]] = ([], [])
         self._connection()
         try:
             self._seen, self._floor = self._inbound(self._first_look, (0, 0))
@@ -168,7 +169,10 @@ class RunnerMailbox:
     def destinations(self) -> list[Destination]:
         """Whom the agent may address, by name."""
         sql = "SELECT name, kind, display_name, address, agent_group_id FROM destinations ORDER BY name"
-        return [destination_row(cells) for cells in self._inbound(lambda db: db.execute(sql).fetchall(), _NO_CELLS)]
+        found = self._inbound(lambda db: db.execute(sql).fetchall(), _NO_CELLS)
+        if found != self._known[0]:  # they are asked for with each turn, and seldom change
+            self._known = (found, [destination_row(cells) for cells in found])
+        return list(self._known[1])
 
     def routing(self) -> Address | None:
         """Where words go that name no destination; None for a session that has no chat of its own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from jackfield.errors import MalformedData
@@ -35,10 +36,7 @@ class Address:
 
     def __str__(self) -> str:
         """The canonical text, ``channel:instance:platform`` or with a fourth part; parts are percent-quoted."""
-        parts = [self.channel_type, self.instance, self.platform_id]
-        if self.thread_id is not None:
-            parts.append(self.thread_id)
-        return ":".join(quote(part, safe="@!+=,.~-_") for part in parts)
+        return _written(self)
 
     @classmethod
     def parse(cls, text: str) -> Address:
@@ -47,10 +45,26 @@ class Address:
         Raises:
             MalformedData: it has not three or four parts, or one of the first three is empty.
         """
-        parts = [unquote(part) for part in text.split(":")]
-        if len(parts) not in (3, 4):
-            raise MalformedData(f"{text!r} is not an address (channel:instance:chat[:thread])")
-        return cls(parts[0], parts[1], parts[2], parts[3] if len(parts) == 4 else None)
+        return _read(text)
+
+
+# The same few addresses are written and read several times with each message.
+
+
+@lru_cache(maxsize=1024)
+def _written(address: Address) -> str:
+    parts = [address.channel_type, address.instance, address.platform_id]
+    if address.thread_id is not None:
+        parts.append(address.thread_id)
+    return ":".join(quote(part, safe="@!+=,.~-_") for part in parts)
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str) -> Address:
+    parts = [unquote(part) for part in text.split(":")]
+    if len(parts) not in (3, 4):
+        raise MalformedData(f"{text!r} is not an address (channel:instance:chat[:thread])")
+    return Address(parts[0], parts[1], parts[2], parts[3] if len(parts) == 4 else None)
 
 
 class Trust(StrEnum):

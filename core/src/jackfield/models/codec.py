@@ -24,6 +24,7 @@ T = TypeVar("T")
 Json = Any
 _Decoder = Callable[[Json, str], Any]
 MAX_JSON_DEPTH = 64
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def encode(value: object) -> Json:
@@ -49,7 +50,7 @@ def encode(value: object) -> Json:
 
 def dumps(value: object) -> str:
     """A model as JSON text: compact, UTF-8 as it is; lone surrogates become U+FFFD, so that SQLite takes it."""
-    text = json.dumps(encode(value), ensure_ascii=False, separators=(",", ":"))
+    text = _COMPACT(encode(value))
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -30,6 +30,7 @@ from jackfield.models import (
     Ack,
     AckStatus,
     ChatContent,
+    Destination,
     InboundRow,
     MessageContent,
     OutboundKind,
@@ -100,6 +101,8 @@ class Agent:
         self._continuation: Continuation | None = None
         self._lost: str | None = None
         self._told_instead: str | None = None
+        self._composed: tuple[tuple[str, tuple[Destination, ...]], str] | None = None
+        """The last system prompt, and what it was made of."""
         self._tally = Tally()
         self._turn: Turn | None = None
         self._leaving = False
@@ -243,9 +246,7 @@ class Agent:
     async def _prepare(self, taken: Taken, batch: Batch, printed: dict[str, str]) -> str:
         """Have a conversation open whose system prompt is up to date, and make the prompt."""
         scene = taken.scene
-        changed = self.spec.tool_instructions
-        told = [(each.title, changed.get(each.name, each.instructions)) for each, _ in self._engine.tool_sets]
-        system_prompt = compose(self.spec, taken.words, scene.destinations, told)
+        system_prompt = self._system_prompt(taken.words, scene.destinations)
         known = self.conversation.is_open
         notices: list[str] = []
         if known and self.conversation.system_prompt != system_prompt:
@@ -266,6 +267,14 @@ class Agent:
         if native and isinstance(content, ChatContent):
             return content.text
         return prompt_of(self.spec, scene, batch, resumes=known, notices=notices, script_output=printed)
+
+    def _system_prompt(self, words: str, destinations: tuple[Destination, ...]) -> str:
+        made_of = (words, destinations)
+        if self._composed is None or self._composed[0] != made_of:
+            changed = self.spec.tool_instructions
+            told = [(each.title, changed.get(each.name, each.instructions)) for each, _ in self._engine.tool_sets]
+            self._composed = (made_of, compose(self.spec, words, destinations, told))
+        return self._composed[1]
 
     async def _open(self, system_prompt: str) -> bool:
         """Open the conversation; whether it is an old one."""

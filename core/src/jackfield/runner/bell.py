@@ -70,7 +70,7 @@ class Bell:
             self._call()
 
     def ring(self) -> None:
-        """Tell the host that something was written; without a host nothing happens."""
+        """Tell the host that something was written, from any thread; without a host nothing happens."""
         self._line.ring()
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from jackfield.clock import Clock, UnixMs
+from jackfield.mailbox import RunnerMailbox
 from jackfield.models import ActivityKind, ActivityRow, RunnerState
 from jackfield.runner.mailroom import MailRoom
 
@@ -99,5 +100,9 @@ class Board:
         state, activity = self._take()
         if state is None and not activity:
             return
-        self._mail.post("the runner's state", lambda mailbox: mailbox.write(state=state, activity=activity))
-        self._ring()
+
+        def write(mailbox: RunnerMailbox) -> None:
+            mailbox.write(state=state, activity=activity)
+            self._ring()
+
+        self._mail.post("the runner's state", write)

@@ -98,6 +98,6 @@ class Drafts:
         def put(mailbox: RunnerMailbox) -> None:
             for draft in changed:
                 mailbox.put_draft(draft)
+            self._ring()
 
         self._mail.post("a draft", put)
-        self._ring()

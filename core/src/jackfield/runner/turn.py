@@ -382,9 +382,9 @@ class Turn:
                 end_drafts_of=turn,
             )
             reach("runner.turn.after_commit")
+            agent.ring()
 
         await agent.mail.run(write)
-        agent.ring()
 
     async def _failed(self, error: ProviderError) -> None:
         """The turn ends with the typed error; the host decides what comes next (architecture 5, rule 5)."""
