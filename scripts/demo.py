@@ -2,7 +2,7 @@
 
 With a terminal it makes a home of its own in the user's cache folder and opens `jackfield chat`.  Without one it plays
 a conversation through the whole real path - a host process, a runner process, the mock provider, the terminal channel's
-own client - prints it, and fails when anything of it is missing.
+own client - prints it, and fails when anything of it is missing.  However it ends, its host ends with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,12 @@ def talk() -> int:
     print("Write something; or try `mock: ask Tea or coffee? | tea | coffee`, or `mock: help`. Ctrl-D leaves.")
     print(f"Everything lies in {home}; your own ~/.jackfield is not touched.\n")
     chat = subprocess.Popen([sys.executable, "-m", "jackfield.cli", "chat", FOLDER], env=environment(home))
-    code = None
-    while code is None:
-        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the chat's
-            code = chat.wait()
+    with Guard("kill", str(chat.pid)) as guard:
+        code = None
+        while code is None:
+            with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the chat's
+                code = chat.wait()
+        guard.dismiss()
     print()
     next_steps()
     print(f"\nTo forget this demonstration: rm -r {home}")
@@ -76,33 +78,25 @@ def play() -> int:
     root = Path(tempfile.mkdtemp(prefix="jackfield-demo-"))
     root.chmod(0o711)  # a host that is root runs its runners as somebody else, who must be able to pass
     home = root / "home"
-    try:
-        heading("A home with one agent", "jackfield init")
-        run(home, "init", "--name", AGENT, "--provider", "mock", "--json")
-        says("", f"{AGENT} is played by the mock provider: it does what `mock: ...` tells it. No model is asked.")
-        heading("The host, a process of its own", "jackfield up -d")
-        with running(home) as pid:
+    with Guard(sys.executable, "-m", "jackfield.cli", "--home", str(home), "down", remove=root) as guard:
+        try:
+            heading("A home with one agent", "jackfield init")
+            run(home, "init", "--name", AGENT, "--provider", "mock", "--json", guard=guard)
+            says("", f"{AGENT} is played by the mock provider: it does what `mock: ...` tells it. No model is asked.")
+            heading("The host, a process of its own", "jackfield up -d")
+            pid = run(home, "up", "-d", "--json", guard=guard)["pid"]
             says("", f"It runs as process {pid}.")
             asyncio.run(asyncio.wait_for(conversation(home), WHOLE))
-    except (Missing, JackfieldError, TimeoutError) as problem:
-        print(f"\nThe demonstration failed: {problem or f'it took longer than {WHOLE:g} s'}", file=sys.stderr)
-        print(log_of(home), file=sys.stderr)
-        return 1
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+        except (Missing, JackfieldError, TimeoutError) as problem:
+            print(f"\nThe demonstration failed: {problem or f'it took longer than {WHOLE:g} s'}", file=sys.stderr)
+            print(log_of(home), file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print("\nstopped", file=sys.stderr)
+            return 130
     print()
     next_steps()
     return 0
-
-
-@contextlib.contextmanager
-def running(home: Path) -> Iterator[int]:
-    """A host while the block runs; its process id."""
-    pid = int(run(home, "up", "-d", "--json")["pid"])
-    try:
-        yield pid
-    finally:
-        run(home, "down", "--json")
 
 
 async def conversation(home: Path) -> None:
@@ -255,7 +249,50 @@ def environment(home: Path) -> dict[str, str]:
     return {**os.environ, "JACKFIELD_HOME": str(home)}
 
 
-def run(home: Path, *arguments: str) -> Any:
+class Guard:
+    """A process that runs `then` when this one has ended, in whatever way, and removes the folder `remove`.
+
+    It sees the end by a pipe whose other side this process holds, and every command that it is handed to as well: so a
+    host that is just being started is stopped too.  Leaving the block ends the pipe and waits for the guard.
+    """
+
+    def __init__(self, *then: str, remove: Path | None = None) -> None:
+        self._arguments = [str(remove or ""), *then]
+
+    def __enter__(self) -> Guard:
+        read, self.pipe = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", GUARD, *self._arguments],
+                stdin=read,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # a Ctrl-C, or a kill of the whole group, is not for it
+            )
+        finally:
+            os.close(read)
+        return self
+
+    def dismiss(self) -> None:
+        """There is nothing left to be run."""
+        os.write(self.pipe, b".")
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self.pipe)
+        self._process.wait()
+
+
+GUARD = """
+import shutil, subprocess, sys
+remove, *then = sys.argv[1:]
+if not sys.stdin.buffer.read():
+    subprocess.run(then, stdin=subprocess.DEVNULL)
+if remove:
+    shutil.rmtree(remove, ignore_errors=True)
+"""
+
+
+def run(home: Path, *arguments: str, guard: Guard | None = None) -> Any:
     """A command of the program; what it prints, as JSON.
 
     Raises:
@@ -264,6 +301,7 @@ def run(home: Path, *arguments: str) -> Any:
     done = subprocess.run(
         [sys.executable, "-m", "jackfield.cli", *arguments],
         env=environment(home), stdin=subprocess.DEVNULL, capture_output=True, text=True, encoding="utf-8", timeout=60,
+        pass_fds=() if guard is None else (guard.pipe,),
     )  # fmt: skip
     if done.returncode != 0:
         raise Missing(f"jackfield {' '.join(arguments)} ended with {done.returncode}: {done.stderr or done.stdout}")
