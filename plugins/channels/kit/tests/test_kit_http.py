@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gzip
 import logging
 import socket
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from email.utils import formatdate
 from typing import Any, TypeVar
 
@@ -31,12 +30,12 @@ from jackfield.testing.waiting import soon, until
 from jackfield_channel_kit.guard import Guard
 from jackfield_channel_kit.http import Buckets, Http, Rate, Response, by_status, retry_after
 from jackfield_channel_kit.testing import FakePlatform, Recorded, Reply
+from jackfield_channel_kit.testing.raw import answering, raw_server
 
 NOW = 1_800_000_000.0
 TOKEN = "123456:AA/secret+token"
 
 T = TypeVar("T")
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Platform(FakePlatform):
@@ -64,42 +63,6 @@ class Platform(FakePlatform):
 async def platform() -> AsyncGenerator[Platform, None]:
     async with Platform() as running:
         yield running
-
-
-@contextlib.asynccontextmanager
-async def raw_server(serve: Serve) -> AsyncGenerator[str, None]:
-    """A TCP server that does what no well-behaved one would; its URL."""
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-            await serve(reader, writer)
-        writer.close()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def answering(data: bytes, *, then: float = 0.0) -> Serve:
-    """Read one request, write these bytes, and close; with `then` stay open so long."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(data)
-        await writer.drain()
-        if then:
-            await asyncio.sleep(then)
-
-    return serve
 
 
 async def failure(http: Http, method: str = "POST", path: str = "send", **more: Any) -> ChannelError:
@@ -293,15 +256,7 @@ async def test_an_answer_that_breaks_off_in_the_middle_is_ambiguous(answer: byte
 
 
 async def test_a_body_that_comes_in_drops_does_not_hold_the_request_longer_than_its_time() -> None:
-    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(DRIP)
-        while True:
-            writer.write(b"x")
-            await writer.drain()
-            await asyncio.sleep(0.05)
-
-    async with raw_server(drip) as url, Http(url, timeout=0.5) as http:
+    async with raw_server(answering(DRIP, again=b"x")) as url, Http(url, timeout=0.5) as http:
         assert isinstance(await failure(http), Ambiguous)
 
 

@@ -30,6 +30,8 @@ class Recorded:
     body: bytes
     params: Mapping[str, str] = field(default_factory=dict)
     """What stood for the `{name}`s of the route's path."""
+    peer: str = ""
+    """The client's end of the connection, like `127.0.0.1:50123`."""
 
     def json(self) -> Any:
         return json.loads(self.body)
@@ -221,6 +223,7 @@ class FakePlatform:
                 headers={name.lower(): value for name, value in request.headers.items()},
                 body=await request.read(),
                 params=dict(request.match_info),
+                peer=_peer(request),
             )
             trouble = self._trouble_for(method)
             self.requests.append(recorded)
@@ -268,6 +271,11 @@ class FakePlatform:
     async def _tell(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+def _peer(request: web.Request) -> str:
+    name = request.transport.get_extra_info("peername") if request.transport is not None else None
+    return f"{name[0]}:{name[1]}" if name else ""
 
 
 def _response(reply: Reply) -> web.Response:
