@@ -79,24 +79,29 @@ class Inbox:
         self._notes = notes
         self._made: set[SessionId] = set()
 
-    async def deliver(self, session: Session, row: InboundRow, event: MessageReceived) -> None:
-        """Put a message with its attachments into the inbox, once: a repeated one changes nothing but may wake.
+    async def with_files(self, session: Session, row: InboundRow, event: MessageReceived) -> InboundRow:
+        """The row, with what is attached to the message fetched into the inbox's folder."""
+        if not event.attachments:
+            return row
+        files = await self._fetch_all(session, row.id, event)
+        assert isinstance(row.content, ChatContent)
+        return replace(row, content=replace(row.content, files=files))
+
+    async def deliver(self, session: Session, rows: Sequence[InboundRow]) -> None:
+        """Put messages into the inbox, each once: a repeated one changes nothing but may wake.
 
         Raises:
-            MailboxError: it can't be written now.
+            MailboxError: it can't be written now; nothing of it was.
         """
-        if event.attachments:
-            files = await self._fetch_all(session, row.id, event)
-            assert isinstance(row.content, ChatContent)
-            row = replace(row, content=replace(row.content, files=files))
         notes = self._notes(session.id)
         now = self._hub.clock.now()
+        attempts = {row.id: row.attempt for row in rows}
 
         def put(box: HostMailbox) -> None:
-            for done in box.enqueue([row], notes):
+            for done in box.enqueue(rows, notes):
                 if done.raised:
                     # It may have been taken as context already; now it must start a turn (messaging.md 3.6).
-                    box.retry(row.id, row.attempt + 1, now)
+                    box.retry(done.id, attempts[done.id] + 1, now)
 
         await self.use(session, put)
 

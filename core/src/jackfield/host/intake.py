@@ -1,7 +1,8 @@
 """Accepting events: durable before acknowledged, and nothing else before that (architecture 5, rule 1).
 
 `accept` commits and returns.  What was accepted is then routed in the order of its chat, each chat on its own, so that
-one slow chat delays no other.  At start and every 60 s, everything that is still unfinished is taken up again.
+one slow chat delays no other; what has come to wait in one chat is routed together.  At start and every 60 s,
+everything that is still unfinished is taken up again.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Protocol
 
 from jackfield.api import AcceptOutcome, Cursor
 from jackfield.errors import JackfieldError, MalformedData
@@ -29,6 +33,12 @@ log = logging.getLogger(__name__)
 MAX_ATTACHMENTS = 64
 """Of one event; the rest is named in a note (C219)."""
 RETAKE_BATCH = 500
+TOGETHER = 20
+"""Events of one chat that are routed at once at the most: what two turns take."""
+LANES = 3
+"""Chats that are routed at the same time; what waits for its turn meanwhile gathers, and costs less together."""
+LANE_SECONDS = 0.1
+"""How long a chat keeps its lane from the others: a slow one goes on beside them (architecture 5, rule 6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +49,51 @@ class StoredEvent:
     event: Event
 
 
-Router = Callable[[StoredEvent], Awaitable[None]]
+class Routing(Protocol):
+    """Who brings events to their ends; the order is that of the chat."""
+
+    def together(self, waiting: Sequence[StoredEvent]) -> int:
+        """How many of these, from the first on, may be handed to `route` at once: at least one."""
+        ...
+
+    async def route(self, waiting: Sequence[StoredEvent]) -> int:
+        """Bring at least the first of these to its end; how many.  When it raises, all of them may be routed again."""
+        ...
+
+
+class _Lanes:
+    """Lets `LANES` at a time do their work, and the next one as soon as one takes longer than `LANE_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(LANES)
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        await self._free.acquire()
+        left = False
+
+        def leave() -> None:
+            nonlocal left
+            if not left:
+                left = True
+                self._free.release()
+
+        timer = asyncio.get_running_loop().call_later(LANE_SECONDS, leave)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            leave()
 
 
 class Intake:
     """`accept` for every channel, and the per-chat queues behind it."""
 
-    def __init__(self, hub: Hub, route: Router, spool: Spool) -> None:
+    def __init__(self, hub: Hub, routing: Routing, spool: Spool) -> None:
         self._hub = hub
-        self._route = route
+        self._routing = routing
         self._spool = spool
+        self._lanes = _Lanes()
         self._queues: dict[str, deque[StoredEvent]] = {}
         self._in_hand: set[str] = set()
         self._closed = False
@@ -164,18 +209,30 @@ class Intake:
     async def _drain(self, chat: str, queue: deque[StoredEvent]) -> None:
         try:
             while queue:
-                stored = queue.popleft()
-                try:
-                    await self._route(stored)
-                except Exception:
-                    # It stays `received`: the sweep takes it up again.
-                    self._hub.trouble("routing")
-                    log.exception("event %s could not be routed; it is tried again within a minute", stored.id)
-                finally:
-                    self._in_hand.discard(stored.id)
+                async with self._lanes.one():
+                    waiting = list(islice(queue, TOGETHER))
+                    routed = await self._route(waiting[: self._routing.together(waiting)])
+                for _ in range(routed):
+                    self._in_hand.discard(queue.popleft().id)
         finally:
             del self._queues[chat]
             for left in queue:
                 self._in_hand.discard(left.id)
             if not self._in_hand:
                 self._idle.set()
+
+    async def _route(self, together: Sequence[StoredEvent]) -> int:
+        """How many of these are done with, be it for now."""
+        try:
+            return await self._routing.route(together)
+        except Exception:
+            if len(together) == 1:
+                # It stays `received`: the sweep takes it up again.
+                self._hub.trouble("routing")
+                log.exception("event %s could not be routed; it is tried again within a minute", together[0].id)
+                return 1
+            log.info("%d events could not be routed together and are routed one by one", len(together), exc_info=True)
+        # One that can't be routed must not keep its neighbours back; for those that were, nothing changes.
+        for stored in together:
+            await self._route([stored])
+        return len(together)

@@ -125,7 +125,7 @@ class LiveHost:
             say=self.delivery.send_direct,
             wake=self._wake_routed,
         )
-        self.intake = Intake(hub, self.router.route, spool)
+        self.intake = Intake(hub, self.router, spool)
         self.extensions = Extensions(hub, self.services)
         self.retention = Retention(hub, spool)
         self.timer = DueTimer(

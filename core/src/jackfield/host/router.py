@@ -1,24 +1,25 @@
-"""From an accepted event to rows in inboxes: sender, chat, wirings, engage, access, session.
+"""From accepted events to rows in inboxes: sender, chat, wirings, engage, access, session.
 
 Each wiring is decided on its own; one that fails stops no other.  Everything here may be repeated: the row for (event,
 wiring) has one id for ever, the inbox ignores what it has, the ledger too.  Only when every wiring has its outcome is
 the event finished.
+
+Messages of one chat that wait together are routed together: each is judged in its turn, then each inbox gets its rows
+in one transaction and is woken once.  They are judged by what the store knew before the first of them, which is right
+because the first one that changes what the next must be judged by is the last of its batch.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import takewhile
 
-from jackfield.api import (
-    EngageDecision,
-    EngageRequest,
-    EnqueuedMessage,
-    ResolvedSender,
-    SendPath,
-)
+from jackfield.api import EngageDecision, EngageRequest, EnqueuedMessage, ResolvedSender, SendPath
 from jackfield.clock import UnixMs
 from jackfield.errors import HookFailed, JackfieldError
 from jackfield.host import access, commands, engage
@@ -27,13 +28,11 @@ from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
 from jackfield.host.intake import StoredEvent
-from jackfield.host.session_keys import SessionKey, effective_mode, session_key
-from jackfield.ids import InboundId, UserId, derive_id, user_id
+from jackfield.host.routing import Arrival, Facts, Outcome, Wired, facts_of, note_unwired, record
+from jackfield.ids import EventId, InboundId, SessionId, UserId, derive_id, user_id
 from jackfield.models import (
     ActionInvoked,
     Address,
-    Addressed,
-    AgentGroup,
     ChatContent,
     ConversationChange,
     ConversationChanged,
@@ -44,59 +43,49 @@ from jackfield.models import (
     InboundRow,
     InboundState,
     MessageReceived,
-    MessagingGroup,
     OutMessage,
-    Role,
     Session,
     Threads,
-    UnknownSenderPolicy,
-    Wiring,
 )
+from jackfield.models.commands import command_token
 from jackfield.points import reach
-from jackfield.store import chats, deliveries, events, groups, inbound, people, questions, sessions, wirings
+from jackfield.store import chats, events, sessions
 
 __all__ = ["Router"]
 
 log = logging.getLogger(__name__)
 
-PREVIEW = 200
-"""Characters of a message that the ledger shows."""
+_HOOKS = ("intercept_inbound", "resolve_sender", "decide_engage", "decide_access", "message_enqueued")
+"""A plugin that is asked about messages, or told of them, gets one after the other, each with all before it done."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wired:
-    wiring: Wiring
-    group: AgentGroup
-    sticky: bool
-    is_member: bool
-    key: SessionKey
-    session: Session | None
-    """The session under `key`, when there is one."""
+@dataclass(slots=True)
+class _Judged:
+    """What becomes of one message."""
 
+    arrival: Arrival
+    outcomes: list[Outcome] = field(default_factory=list)
+    ignored: str | None = None
+    """Why it goes to no agent at all."""
+    unwired: bool = False
+    failed: JackfieldError | None = None
+    """Why some wiring has no outcome; the event is routed again."""
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What the store knows about a message's chat and sender, read in one go."""
+    @property
+    def routed(self) -> bool:
+        return self.ignored is None and not self.unwired
 
-    chat: MessagingGroup | None
-    wired: tuple[_Wired, ...] = ()
-    user_known: bool = False
-    roles: tuple[Role, ...] = ()
-    own_message: bool = False
-    asked: bool = False
-    """Whether a question waits for an answer in this chat."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Routed:
-    """One wiring's outcome, for the ledger."""
-
-    wired: _Wired
-    session: Session | None
-    row_id: InboundId | None
-    state: InboundState
-    reason: str
-    stick_until: UnixMs | None = None
+    def changes(self, facts: Facts | None) -> bool:
+        """Whether the next message must be judged by other facts than this one."""
+        taken = [outcome for outcome in self.outcomes if outcome.session is not None]
+        if facts is None or not taken:
+            return self.failed is not None
+        return (
+            self.failed is not None
+            or (self.arrival.sender.user_id is not None and not facts.user_known)
+            or any(outcome.wired.session is None for outcome in taken)
+            or any(outcome.stick_until is not None and not outcome.wired.sticky for outcome in taken)
+        )
 
 
 class Router:
@@ -122,66 +111,138 @@ class Router:
         self._say = say
         self._wake = wake
 
-    async def route(self, stored: StoredEvent) -> None:
-        """Bring one event to its end.
+    def together(self, waiting: Sequence[StoredEvent]) -> int:
+        """How many of a chat's waiting events, from the first on, may be handed to `route` at once: at least one."""
+        if len(waiting) == 1 or any(self._hub.plugins.dispatcher.has(hook) for hook in _HOOKS):
+            return 1
+        return max(1, sum(1 for _ in takewhile(_is_plain, waiting)))
+
+    async def route(self, waiting: Sequence[StoredEvent]) -> int:
+        """Bring the first of these events of one chat to their ends; how many.
 
         Raises:
-            JackfieldError: it could not be; it stays `received` and is routed again.
+            JackfieldError: some could not be; these stay `received`, and all may be routed again.
         """
+        stored = waiting[0]
         event = stored.event
         match event:
             case MessageReceived():
-                await self._route_message(stored, event)
+                return await self._route_messages(waiting)
             case ActionInvoked():
                 await self._on_action(event)
-                await self._finish(stored, EventState.ROUTED)
+                await self._finish(stored.id, EventState.ROUTED)
             case DeliveryReport():
                 await self._on_report(event)
-                await self._finish(stored, EventState.ROUTED)
+                await self._finish(stored.id, EventState.ROUTED)
             case ConversationChanged():
                 await self._conversation_changed(event)
-                await self._finish(stored, EventState.ROUTED)
+                await self._finish(stored.id, EventState.ROUTED)
             case _:
                 # Edits, deletions and reactions of people change nothing that an agent was already told.
-                await self._finish(stored, EventState.IGNORED, "not_for_agents")
+                await self._finish(stored.id, EventState.IGNORED, "not_for_agents")
+        return 1
 
     # ---- messages
 
-    async def _route_message(self, stored: StoredEvent, event: MessageReceived) -> None:
-        ignored = await self._taken_away(event)
-        if ignored is not None:
-            await self._finish(stored, EventState.IGNORED, ignored)
-            return
-        sender = await self._resolve(event)
-        event = self._without_useless_thread(event)
-        facts = self._hub.store.peek(_facts, event, sender.user_id, self._threaded(event), self._hub.clock.now())
-        if facts.own_message:
-            await self._finish(stored, EventState.IGNORED, "own_message")
-            return
+    async def _route_messages(self, waiting: Sequence[StoredEvent]) -> int:
+        looked_at: list[tuple[Arrival, str | None]] = []
+        for stored in waiting:
+            assert isinstance(stored.event, MessageReceived)
+            ignored = await self._taken_away(stored.event)
+            looked_at.append((await self._arrival(stored.id, stored.event, ask=ignored is None), ignored))
+        asked = [arrival for arrival, ignored in looked_at if ignored is None]
+        facts = iter(self._hub.store.peek(facts_of, asked, self._hub.clock.now()) if asked else ())
+        judged: list[_Judged] = []
+        for arrival, ignored in looked_at:
+            known = next(facts) if ignored is None else None
+            if known is not None and known.asked and known.wired:
+                if judged:
+                    break  # what came before it is in the inbox first
+                user = arrival.sender.user_id
+                if user is not None and await self._on_text_answer(arrival.event, user):
+                    await self._finish(arrival.event_id, EventState.ROUTED, "answer")
+                    return 1
+            verdict = await self._judge(arrival, ignored, known)
+            judged.append(verdict)
+            if verdict.changes(known):
+                await self._carry_out(judged, lasting=True)
+                return len(judged)
+        await self._carry_out(judged, lasting=False)
+        return len(judged)
+
+    async def _arrival(self, event_id: EventId, event: MessageReceived, *, ask: bool) -> Arrival:
+        sender = await self._resolve(event) if ask else ResolvedSender(user_id=None, person=event.sender)
+        threaded = self._threaded(event)
+        if event.address.thread_id is not None and not threaded:
+            event = replace(event, address=event.address.chat)  # on a channel without threads it means nothing
+        return Arrival(event_id, event, sender, threaded)
+
+    async def _judge(self, arrival: Arrival, ignored: str | None, facts: Facts | None) -> _Judged:
+        if ignored is not None or facts is None:
+            return _Judged(arrival, ignored=ignored or "own_message")
         if facts.chat is None or not facts.wired:
-            await self._nobody_wired(stored, event, sender, facts)
-            return
-        if facts.asked and sender.user_id is not None and await self._on_text_answer(event, sender.user_id):
-            await self._finish(stored, EventState.ROUTED, "answer")
-            return
-        routed = []
-        failed: JackfieldError | None = None
+            return _Judged(arrival, unwired=True)
+        judged = _Judged(arrival)
         for wired in facts.wired:
             try:
-                routed.append(await self._route_wiring(stored, event, sender, facts, wired))
+                judged.outcomes.append(await self._judge_wiring(arrival, facts, wired))
             except JackfieldError as problem:
-                failed = problem
-                self._hub.trouble("routing")
-                log.warning("event %s could not be routed to %s: %s", stored.id, wired.group.folder, problem)
+                judged.failed = problem
+                self._could_not([judged], wired, problem)
+        return judged
+
+    def _could_not(self, judged: Sequence[_Judged], wired: Wired, problem: JackfieldError) -> None:
+        self._hub.trouble("routing")
+        which = ", ".join(verdict.arrival.event_id for verdict in judged)
+        log.warning("event %s could not be routed to %s: %s", which, wired.group.folder, problem)
+
+    async def _carry_out(self, judged: Sequence[_Judged], *, lasting: bool) -> None:
+        """Fill the inboxes, then the ledger, then wake; `lasting` when the next message must find it in the ledger.
+
+        Raises:
+            JackfieldError: some message could not be routed to some agent.
+        """
+        for session, mine in _by_session(judged):
+            await self._put(session, mine)
         reach("host.route.before_ledger")
-        # Not waited for: until it is in the ledger the event is `received`, and routing it again changes nothing.
-        self._hub.store.write_soon(_record, stored, event, sender, tuple(routed), failed is None, self._hub.clock.now())
+        now = self._hub.clock.now()
+        units = [_ledger(verdict, now) for verdict in judged]
+        if lasting or not all(verdict.routed for verdict in judged):
+            await asyncio.gather(*(self._hub.store.write(unit) for unit in units))
+        else:
+            # Not waited for: until it is in the ledger the event is `received`, and routing it again changes nothing.
+            for unit in units:
+                self._hub.store.write_soon(unit)
         reach("host.route.after_ledger")
-        for outcome in routed:
-            if outcome.session is not None and outcome.state is InboundState.QUEUED:
-                self._wake(outcome.session, event.answer_to or event.address)
-        if failed is not None:
-            raise failed
+        woken: set[SessionId] = set()
+        for verdict in judged:
+            for outcome in verdict.outcomes:
+                to = outcome.session
+                if to is None or outcome.state is not InboundState.QUEUED or to.id in woken:
+                    continue
+                woken.add(to.id)
+                self._wake(to, verdict.arrival.event.answer_to or verdict.arrival.event.address)
+        for verdict in judged:
+            if verdict.failed is not None:
+                raise verdict.failed
+
+    async def _put(self, session: Session, mine: Sequence[tuple[_Judged, Outcome]]) -> None:
+        """Put what goes to one session into its inbox; what can't be put loses its outcome."""
+        try:
+            rows = []
+            for verdict, outcome in mine:
+                assert outcome.row is not None
+                rows.append(await self._inbox.with_files(session, outcome.row, verdict.arrival.event))
+            await self._inbox.deliver(session, rows)
+        except JackfieldError as problem:
+            for verdict, outcome in mine:
+                verdict.outcomes.remove(outcome)
+                verdict.failed = problem
+            self._could_not([verdict for verdict, _ in mine], mine[0][1].wired, problem)
+            return
+        for row in rows:
+            reach("host.route.after_enqueue")
+            await self._tell_enqueued(session, row)
 
     async def _taken_away(self, event: MessageReceived) -> str | None:
         """Why the message goes to no agent at all, or None."""
@@ -214,12 +275,6 @@ class Router:
         found = user_id(event.address.channel_type, handle) if handle else None
         return ResolvedSender(user_id=found, person=event.sender)
 
-    def _without_useless_thread(self, event: MessageReceived) -> MessageReceived:
-        """On a channel without threads a thread id means nothing."""
-        if event.address.thread_id is None or self._threaded(event):
-            return event
-        return replace(event, address=event.address.chat)
-
     def _threaded(self, event: MessageReceived) -> bool:
         instance = self._channels.instance(event.address.channel_type, event.address.instance)
         if instance is None or instance.channel is None:
@@ -230,41 +285,18 @@ class Router:
         instance = self._channels.instance(event.address.channel_type, event.address.instance)
         return instance is not None and instance.info is not None and instance.info.local
 
-    async def _nobody_wired(
-        self, stored: StoredEvent, event: MessageReceived, sender: ResolvedSender, facts: _Facts
-    ) -> None:
-        """A chat that no agent is wired to: nothing is written but for an addressed message's audit (appendix D.1)."""
-        addressed = event.addressed is not Addressed.NONE or not event.is_group
-        now = self._hub.clock.now()
-
-        def note(db: sqlite3.Connection) -> None:
-            if addressed:
-                chats.ensure_messaging_group(
-                    db,
-                    event.address.chat,
-                    name=event.conversation_name,
-                    is_group=event.is_group,
-                    policy=UnknownSenderPolicy.REQUEST_APPROVAL,
-                    now=now,
-                )
-                _audit(db, event, "no_agent_wired", now)
-            events.finish(db, stored.id, EventState.IGNORED, now=now, reason="no_agent_wired")
-
-        await self._hub.store.write(note)
-
-    async def _route_wiring(
-        self, stored: StoredEvent, event: MessageReceived, sender: ResolvedSender, facts: _Facts, wired: _Wired
-    ) -> _Routed:
+    async def _judge_wiring(self, arrival: Arrival, facts: Facts, wired: Wired) -> Outcome:
         assert facts.chat is not None
+        event, sender = arrival.event, arrival.sender
         decision = await self._engages(event, wired)
         local, trust = self._is_local(event), event.sender.trust
         granted = access.can_access(facts.user_known, facts.roles, wired.is_member, wired.group.id)
         role = access.role_in(granted, trust, local)
         command = commands.gate(event.text, role)
         if isinstance(command, commands.Filtered):
-            return _Routed(wired, None, None, InboundState.DROPPED, f"filtered {command.token}")
+            return Outcome(wired, None, None, InboundState.DROPPED, f"filtered {command.token}")
         if not decision.engage and wired.wiring.ignored_policy is IgnoredPolicy.DROP:
-            return _Routed(wired, None, None, InboundState.DROPPED, decision.reason)
+            return Outcome(wired, None, None, InboundState.DROPPED, decision.reason)
         if not granted.allowed:
             granted = await ask_plugins(self._hub, sender, facts.chat, wired.group) or granted
         verdict = access.gate(
@@ -276,13 +308,13 @@ class Router:
         )
         if not verdict.allowed:
             # What a refused sender wrote is stored nowhere, also not as context (messaging.md 17.4, pitfall 3).
-            return _Routed(wired, None, None, InboundState.REFUSED, verdict.reason)
+            return Outcome(wired, None, None, InboundState.REFUSED, verdict.reason)
         if isinstance(command, commands.Denied):
             await self._say(event.address, OutMessage(text=command.text), path=SendPath.COMMAND)
-            return _Routed(wired, None, None, InboundState.REFUSED, f"denied {command.token}")
+            return Outcome(wired, None, None, InboundState.REFUSED, f"denied {command.token}")
         session = wired.session or await self._new_session(wired)
         row = InboundRow(
-            id=InboundId(derive_id("in", stored.id, wired.wiring.id)),
+            id=InboundId(derive_id("in", arrival.event_id, wired.wiring.id)),
             kind=InboundKind.CHAT,
             content=ChatContent(
                 text=event.text,
@@ -297,16 +329,13 @@ class Router:
             trigger=decision.engage,
             platform_message_id=event.ref.ids[0] if event.ref.ids else None,
         )
-        await self._inbox.deliver(session, row, event)
-        reach("host.route.after_enqueue")
-        await self._tell_enqueued(session, row)
         stick = None
         if decision.engage and event.is_group and wired.wiring.engage_mode == "mention-sticky":
             stick = UnixMs(self._hub.clock.now() + round(self._hub.settings.sticky_hours * 3_600_000))
         state = InboundState.QUEUED if decision.engage else InboundState.CONTEXT
-        return _Routed(wired, session, row.id, state, decision.reason, stick)
+        return Outcome(wired, session, row, state, decision.reason, stick)
 
-    async def _engages(self, event: MessageReceived, wired: _Wired) -> EngageDecision:
+    async def _engages(self, event: MessageReceived, wired: Wired) -> EngageDecision:
         dispatcher = self._hub.plugins.dispatcher
         if dispatcher.has("decide_engage"):
             request = EngageRequest(event=event, wiring=wired.wiring, sticky=wired.sticky)
@@ -319,7 +348,7 @@ class Router:
                 return decided
         return engage.decide(wired.wiring, event, wired.sticky)
 
-    async def _new_session(self, wired: _Wired) -> Session:
+    async def _new_session(self, wired: Wired) -> Session:
         key = wired.key
         session, _ = await self._hub.store.write(
             sessions.session_for,
@@ -352,100 +381,42 @@ class Router:
 
         await self._hub.store.write(change)
 
-    async def _finish(self, stored: StoredEvent, state: EventState, reason: str | None = None) -> None:
-        await self._hub.store.write(events.finish, stored.id, state, now=self._hub.clock.now(), reason=reason)
+    async def _finish(self, event_id: EventId, state: EventState, reason: str | None = None) -> None:
+        await self._hub.store.write(events.finish, event_id, state, now=self._hub.clock.now(), reason=reason)
 
 
-def _facts(
-    db: sqlite3.Connection, event: MessageReceived, sender: UserId | None, threaded: bool, now: UnixMs
-) -> _Facts:
-    address = event.address
-    own = any(
-        deliveries.is_own_message(db, address.channel_type, address.instance, platform_id)
-        for platform_id in event.ref.ids
-    )
-    chat = chats.messaging_group_at(db, address.chat)
-    if chat is None or own:
-        return _Facts(chat=chat, own_message=own)
-    wired = []
-    for wiring in wirings.wirings_of_chat(db, chat.id):
-        group = groups.agent_group(db, wiring.agent_group_id)
-        if group is None:
-            continue
-        mode = effective_mode(wiring.session_mode, threaded=threaded, is_group=event.is_group)
-        key = session_key(mode, chat.id, address.thread_id)
-        wired.append(
-            _Wired(
-                wiring=wiring,
-                group=group,
-                sticky=wirings.is_stuck(db, wiring.id, address.thread_id, now),
-                is_member=sender is not None and people.is_member(db, group.id, sender),
-                key=key,
-                session=sessions.active_session(db, group.id, key.key),
-            )
-        )
-    known = sender is not None and people.user(db, sender) is not None
-    return _Facts(
-        chat=chat,
-        wired=tuple(wired),
-        user_known=known,
-        roles=tuple(people.roles_of(db, sender)) if known and sender is not None else (),
-        asked=bool(questions.open_in_chat(db, address, now)),
-    )
+def _is_plain(stored: StoredEvent) -> bool:
+    """Whether judging it needs no waiting, and does nothing: no file to fetch, and no command."""
+    event = stored.event
+    return isinstance(event, MessageReceived) and not event.attachments and command_token(event.text) is None
 
 
-def _record(
-    db: sqlite3.Connection,
-    stored: StoredEvent,
-    event: MessageReceived,
-    sender: ResolvedSender,
-    routed: tuple[_Routed, ...],
-    complete: bool,
-    now: UnixMs,
-) -> None:
-    """The ledger of one routed message: an entry a wiring, the audit of what was not taken, the event's end."""
-    preview = event.text[:PREVIEW]
-    taken = False
-    for outcome in routed:
-        if outcome.session is None or outcome.row_id is None:
-            if outcome.state is InboundState.REFUSED:
-                _audit(db, event, outcome.reason, now, outcome.wired.group)
-            continue
-        taken = True
-        inbound.record(
-            db,
-            id=outcome.row_id,
-            event_id=stored.id,
-            wiring_id=outcome.wired.wiring.id,
-            session_id=outcome.session.id,
-            state=outcome.state,
-            preview=preview,
+def _by_session(judged: Sequence[_Judged]) -> list[tuple[Session, list[tuple[_Judged, Outcome]]]]:
+    """What goes into each inbox, in order."""
+    found: dict[SessionId, tuple[Session, list[tuple[_Judged, Outcome]]]] = {}
+    for verdict in judged:
+        for outcome in verdict.outcomes:
+            if outcome.session is not None:
+                found.setdefault(outcome.session.id, (outcome.session, []))[1].append((verdict, outcome))
+    return list(found.values())
+
+
+def _ledger(verdict: _Judged, now: UnixMs) -> Callable[[sqlite3.Connection], object]:
+    """What is entered in the ledger for one message."""
+    if verdict.ignored is not None:
+        return partial(
+            events.finish,
+            event_id=verdict.arrival.event_id,
+            state=EventState.IGNORED,
+            reason=verdict.ignored,
             now=now,
         )
-        if outcome.stick_until is not None:
-            wirings.stick(db, outcome.wired.wiring.id, event.address.thread_id, outcome.stick_until, now)
-    if sender.user_id is not None and taken:
-        people.ensure_user(db, sender.user_id, event.address.channel_type, event.sender.display_name, now)
-    if not complete:
-        return
-    reasons = ", ".join(sorted({outcome.reason for outcome in routed}))
-    if not taken and not any(outcome.state is InboundState.REFUSED for outcome in routed):
-        _audit(db, event, "no_agent_engaged", now)
-    events.finish(
-        db, stored.id, EventState.ROUTED if taken else EventState.IGNORED, now=now, reason=None if taken else reasons
-    )
-
-
-def _audit(
-    db: sqlite3.Connection, event: MessageReceived, reason: str, now: UnixMs, group: AgentGroup | None = None
-) -> None:
-    """Count a message that no agent took, for `jackfield channel drops`; not a word of it."""
-    events.audit_drop(
-        db,
-        event.address,
-        event.sender.handle,
-        reason,
-        now,
-        sender_name=event.sender.display_name,
-        agent_group_id=group.id if group is not None else None,
+    if verdict.unwired:
+        return partial(note_unwired, arrival=verdict.arrival, now=now)
+    return partial(
+        record,
+        arrival=verdict.arrival,
+        outcomes=tuple(verdict.outcomes),
+        complete=verdict.failed is None,
+        now=now,
     )
