@@ -64,9 +64,9 @@ def split_text(text: str, limit: int | None, unit: TextUnit = TextUnit.CODEPOINT
     return filler.chunks
 
 
-def opening(text: str, size: int) -> str:
-    """The first `size` UTF-8 bytes of a text, not cut inside a character."""
-    end = _reach(text, 0, size, TextUnit.UTF8)
+def opening(text: str, size: int, unit: TextUnit = TextUnit.UTF8) -> str:
+    """The first `size` units of a text, not cut inside a character; of a text at least one code point."""
+    end = _reach(text, 0, size, unit)
     return text if end == len(text) else text[: _hard_cut(text, 0, end)]
 
 
