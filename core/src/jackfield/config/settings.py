@@ -84,12 +84,17 @@ class HostSettings(_Settings):
     """Hours for which an agent, once mentioned, goes on listening in a `mention-sticky` chat."""
     question_timeout: Seconds = Field(default=300.0, ge=5, le=86_400)
     """Seconds until an agent's question to a person counts as unanswered."""
+    messages_per_minute: int = Field(default=60, ge=1, le=1_000_000)
+    """How many messages one conversation may send in a minute, to all chats together, each part of a long text counted;
+    so many may leave at once, more wait. What a platform allows in a chat counts besides."""
     text_limit: Size = Field(default=262_144, ge=1024, le=1_000_000)
     """Bytes of text, in or out; a longer one becomes a file with a 2 KiB opening."""
     file_limit: Size = Field(default=52_428_800, ge=1024, le=2_147_483_648)
     """Bytes of one file, in or out."""
     keep_days: int = Field(default=7, ge=7, le=3650)
-    """Days that finished messages stay in mailboxes and in the record of what was received."""
+    """Days that things stay after their end: messages in and out, on record and in mailboxes, with their files; the
+    mailboxes of closed conversations, damaged ones that were set aside, answered questions, counts of what no agent
+    took, crash reports."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """How much goes into `logs/host.log`."""
 
@@ -131,7 +136,7 @@ class AgentLimits(_Settings):
     memory: Size | None = Field(default=None, ge=33_554_432)
     """Bytes of memory of a runner and its children; the runtime's default when left out."""
     cpus: float | None = Field(default=None, gt=0, le=1024, allow_inf_nan=False)
-    """Share of cores, where the runtime can limit it."""
+    """Share of cores, where the runtime can limit it; the `process` runtime can't, and leaves it out."""
     processes: int | None = Field(default=256, ge=8, le=1_000_000)
     """How many processes a runner may have."""
     file_size: Size | None = Field(default=104_857_600, ge=1_048_576)

@@ -15,7 +15,7 @@ from jackfield.host.degrade import degrade
 from jackfield.host.delivery_worker import Ended, Workers
 from jackfield.host.hub import Hub
 from jackfield.host.outgoing import Planner, Refusal, message_parts, passed_hooks, remove_files
-from jackfield.host.pacing import Pacer, Rate
+from jackfield.host.pacing import Pacer
 from jackfield.host.sending import Sender
 from jackfield.host.streams import Streams
 from jackfield.ids import SessionId, new_id
@@ -38,8 +38,6 @@ __all__ = ["Delivery", "failure_text"]
 
 log = logging.getLogger(__name__)
 
-SESSION_RATE = Rate(per_second=10.0, burst=600.0)
-"""What one session may send: a minute's worth at once, so that only a runaway agent meets it (messaging.md 8.2)."""
 TELL_AGAIN = 3_600_000
 """Milliseconds back for which failures are told again at start, in case a crash came between; telling is idempotent."""
 SLOW_LOOK = 60.0
@@ -73,7 +71,6 @@ class Delivery:
         streams: Streams | None = None,
         on_settled: Callable[[], None] = lambda: None,
         on_degraded: OnDegraded | None = None,
-        session_rate: Rate | None = SESSION_RATE,
     ) -> None:
         """`on_failed` puts a notice into the session, once for each row however often it is called.  `on_settled` is
         called whenever a destination has nothing left to do now."""
@@ -90,7 +87,6 @@ class Delivery:
             channels,
             self._sender,
             self._pacer,
-            session_rate=session_rate,
             on_end=self._ended,
             on_settled=on_settled,
         )

@@ -79,7 +79,6 @@ class Workers:
         sender: Sender,
         pacer: Pacer,
         *,
-        session_rate: Rate | None,
         on_end: Callable[[Ended], Awaitable[None]],
         on_settled: Callable[[], None],
     ) -> None:
@@ -87,7 +86,6 @@ class Workers:
         self._channels = channels
         self._sender = sender
         self._pacer = pacer
-        self._session_rate = session_rate
         sender.on_leave = self._leaves
         self._on_end = on_end
         self._on_settled = on_settled
@@ -237,7 +235,8 @@ class Workers:
         return {
             f"chat {part.address.chat}": Rate(can.rate_per_chat) if can.rate_per_chat else None,
             _account(part.address): Rate(can.rate_global) if can.rate_global else None,
-            f"session {part.session_id}": self._session_rate,
+            # Only a runaway agent meets this one (messaging.md 8.2).
+            f"session {part.session_id}": Rate.per_minute(self._hub.settings.messages_per_minute),
         }
 
     def _leaves(self, part: Delivery) -> None:

@@ -19,6 +19,11 @@ class Rate:
     per_second: float
     burst: float = 1.0
 
+    @classmethod
+    def per_minute(cls, count: int) -> Rate:
+        """A minute's worth at once, and in the long run as much each minute."""
+        return cls(per_second=count / 60.0, burst=float(count))
+
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
