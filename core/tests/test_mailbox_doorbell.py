@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from jackfield.errors import MailboxDamaged, NoHost
-from jackfield.mailbox import HostBell, RunnerBell, SessionFolder
+from jackfield.mailbox import HostBell, RunnerBell, SessionFolder, doorbell
 from jackfield.mailbox.doorbell import peer_uid_of, short_address
 
 CHILD = """
@@ -170,21 +170,25 @@ async def test_a_new_runner_takes_the_place_of_an_old_one(ends: Ends) -> None:
     await ends.gone.reaches(1)
 
 
-async def test_another_users_process_is_refused(tmp_path: Path) -> None:
+async def test_another_users_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what the kernel says of the peer is made up here; below, a real one of another user tries it."""
     folder = SessionFolder(tmp_path / "s")
     folder.create()
-    ends = Ends(folder)
+    ends = Ends(folder, peer_uid=os.geteuid())
     await ends.host.open()
-    guest = await connected(ends)
-    await guest.bell.close()
-    await ends.gone.reaches(1)
-    await ends.host.close()
+    monkeypatch.setattr(doorbell, "peer_uid_of", lambda connection: os.geteuid() + 1)
+    stranger = Guest()
+    await stranger.bell.connect(folder)
+    await stranger.gone.reaches(1)
+    assert stranger.bell.closed and stranger.rings.count == 0
+    assert not ends.host.connected
+    assert ends.rings.count == 0 and ends.gone.count == 0
 
-    other = Ends(folder, peer_uid=os.geteuid())
-    await other.host.open()
-    guest = await connected(other)
+    monkeypatch.undo()
+    guest = await connected(ends)
+    assert ends.host.connected
     await guest.bell.close()
-    await other.host.close()
+    await ends.host.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
