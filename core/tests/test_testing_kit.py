@@ -249,6 +249,16 @@ def test_the_fixtures_are_there(tmp_path: Path) -> None:
     assert "3 passed" in done.stdout
 
 
+def test_a_contract_run_gives_no_advice_about_settings_of_other_projects(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "jackfield.testing.pytest", "-p", "no:cacheprovider",
+         "--pyargs", "jackfield.testing.contracts", "--plugin", "nothing-of-this-name"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert "no plugin 'nothing-of-this-name' is installed" in done.stdout
+    assert "Deprecat" not in done.stdout + done.stderr
+
+
 _FIXTURE_TESTS = """
 import os
 import pytest

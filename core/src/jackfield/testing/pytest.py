@@ -6,6 +6,7 @@ failed check of a contract its promise in words.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     _chosen[:] = config.getoption("--plugin")
+    if _chosen:
+        # Advice of pytest-asyncio for a project's own fixtures.  Ours name their scope, and nobody else's are run.
+        unset = 'The configuration option "asyncio_default_fixture_loop_scope" is unset'
+        warnings.filterwarnings("ignore", unset, pytest.PytestDeprecationWarning)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -88,7 +94,7 @@ def session_folder(jackfield_home: Home) -> SessionFolder:
     return SessionFolder(place.folder)
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="function")
 async def make_channel_context(tmp_path: Path) -> AsyncIterator[Callable[..., ChannelRecorder]]:
     """Makes `ChannelRecorder`s: `make_channel_context("carrier", "main", secrets={...})`."""
     made: list[ChannelRecorder] = []
