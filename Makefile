@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 PROJECTS := pyproject.toml constraints.txt core/pyproject.toml $(wildcard plugins/*/*/pyproject.toml)
 MEMBERS := core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/*/pyproject.toml))
+BENCHMARKS := $(basename $(notdir $(shell grep -l __main__ benchmarks/*.py)))
 T ?=
 B ?= roundtrip
 
@@ -13,7 +14,7 @@ B ?= roundtrip
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup engines demo test test-slow check format bench docs clean
+.PHONY: help setup engines demo test test-slow check format bench known-benchmark docs clean
 
 help:  ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,8 +43,11 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, docs
 format: $(STAMP)  ## Let ruff mend what it can
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## Run one benchmark: make bench B=roundtrip (idle, runner_start, startup, throughput)
+bench: known-benchmark $(STAMP)  ## Run one benchmark: make bench B=roundtrip (B=? names them all)
 	@$(BIN)/python -m benchmarks.$(B)
+
+known-benchmark:
+	@case " $(BENCHMARKS) " in *" $(B) "*) ;; *) echo "no benchmark is called '$(B)'; there are: $(BENCHMARKS)" >&2; exit 2;; esac
 
 docs: $(STAMP)  ## Write the generated pages again
 	@$(BIN)/python scripts/docs.py
