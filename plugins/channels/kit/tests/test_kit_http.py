@@ -8,6 +8,7 @@ import logging
 import socket
 import traceback
 from collections.abc import AsyncGenerator
+from email.parser import BytesParser
 from email.utils import formatdate
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from jackfield.errors import (
     BadContent,
     ChannelError,
     ChatNotFound,
+    ConfigError,
     RateLimited,
     SendNotAllowed,
     TooLarge,
@@ -377,6 +379,53 @@ async def test_a_guarded_client_reaches_nothing_private(platform: Platform) -> N
     async with Http(platform.url, guard=Guard(allow_private=True)) as http:
         await http.request("POST", "send")
     assert len(platform.requests) == 1
+
+
+@pytest.mark.parametrize("url", ["", "platform", "ftp://platform", "https://user:password@platform", "http://[::1"])
+def test_an_address_that_can_never_work_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Http(url)
+    assert "password" not in str(refusal.value).replace("user or password", "")
+
+
+async def test_no_cookie_is_kept(platform: Platform) -> None:
+    async with Http(platform.url) as http:
+        platform.fail_next(200, {}, {"Set-Cookie": "a=b; Path=/"})
+        await http.request("POST", "send")
+        await http.request("POST", "send")
+    assert "cookie" not in platform.requests[1].headers
+
+
+@pytest.mark.parametrize(
+    "name", ["报告 – Q3.pdf", "résumé (final).docx", "🚀.png", 'a"b;c.txt', "x\r\nSet-Cookie: a=b.txt"]
+)
+async def test_a_file_goes_up_under_any_name_and_no_name_makes_a_header(platform: Platform, name: str) -> None:
+    """C069."""
+    async with Http(platform.url) as http:
+        await http.request("POST", "send", data={"chat": "1"}, files={"document": (name, b"bytes", "text/plain")})
+    (request,) = platform.requests
+    head = f"Content-Type: {request.headers['content-type']}\r\n\r\n".encode()
+    *_, document = BytesParser().parsebytes(head + request.body).walk()
+    assert sorted(document.keys()) == ["Content-Disposition", "Content-Type"]
+    assert document.get_payload(decode=True) == b"bytes"
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", None])
+async def test_a_proxy_that_refuses_or_hangs_means_that_the_request_never_left(answer: bytes | None) -> None:
+    """C238, C081 (a): a TLS connection through the proxy begins with CONNECT, which is not the request."""
+    asked: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        if answer is None:
+            await asyncio.Event().wait()
+        else:
+            writer.write(answer)
+            await writer.drain()
+
+    async with raw_server(proxy) as url, Http("https://chat.invalid", proxy=url, timeout=1.0) as http:
+        assert isinstance(await failure(http), Transient)
+    assert asked[0].startswith(b"CONNECT chat.invalid:443 ")
 
 
 # How fast

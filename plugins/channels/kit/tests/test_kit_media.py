@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-from collections.abc import AsyncGenerator, Sequence
+import ssl
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from hypothesis import example, given
 from hypothesis import strategies as st
 from jackfield.errors import AuthFailed, ChannelError, ChatNotFound, SendNotAllowed, TooLarge, Transient
 from jackfield.testing.waiting import soon
 from jackfield_channel_kit.guard import Guard, is_public
-from jackfield_channel_kit.http import Http
+from jackfield_channel_kit.http import Http, _tls
 from jackfield_channel_kit.media import download, safe_name, sniff
 from jackfield_channel_kit.testing import FakePlatform, Recorded, Reply
 from jackfield_channel_kit.testing.raw import answering, raw_server
@@ -202,6 +209,45 @@ async def test_the_pinned_connection_works_and_is_not_lent_to_another_name(files
         await fetched(http, f"http://{name}:{port}/file", resolve=names)
     assert [request.headers["host"] for request in files.requests] == [f"a.example:{port}", f"b.example:{port}"]
     assert len({request.peer for request in files.requests}) == 2
+
+
+@pytest.fixture
+def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ssl.SSLContext]:
+    """A server's side of TLS for a.example, whose issuer this machine trusts."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a.example")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("a.example")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    cert = tmp_path / "cert.pem"
+    cert.write_bytes(made.public_bytes(Encoding.PEM))
+    private = tmp_path / "key.pem"
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    _tls.cache_clear()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, private)
+    yield context
+    _tls.cache_clear()
+
+
+async def test_a_pinned_connection_checks_the_certificate_against_the_name(
+    certificate: ssl.SSLContext, http: Http
+) -> None:
+    ok = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    names = Names(a_example=[["127.0.0.1"]], b_example=[["127.0.0.1"]])
+    async with raw_server(answering(ok), ssl=certificate) as url:
+        port = url.rpartition(":")[2]
+        assert await fetched(http, f"https://a.example:{port}/x", resolve=names) == b"ok"
+        error = await refused(http, f"https://b.example:{port}/x", resolve=names)
+    assert isinstance(error, Transient)
+    assert "certificate" in error.message
 
 
 async def test_an_address_that_does_not_answer_is_followed_by_the_next(files: Files, http: Http) -> None:

@@ -16,12 +16,13 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from json import dumps
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urljoin, urlsplit
 
 from jackfield.clock import Clock, SystemClock
-from jackfield.errors import Ambiguous, ChannelError, RateLimited, SendNotAllowed, Transient
+from jackfield.errors import Ambiguous, ChannelError, ConfigError, RateLimited, SendNotAllowed, Transient
 
 from jackfield_channel_kit.guard import Guard, Pin, origin
 from jackfield_channel_kit.limits import Buckets, Rate
@@ -65,6 +66,9 @@ class Http:
         proxy: the URL of a proxy, instead of the environment's.
         guard: lets requests reach only what it allows; for a base URL that somebody else than the operator may choose.
         max_bytes: the longest answer that is read.
+
+    Raises:
+        ConfigError: `base_url` is no http(s) URL, or carries a user or password.
     """
 
     def __init__(
@@ -83,6 +87,10 @@ class Http:
         max_bytes: int = 16 * 1024 * 1024,
         random: Callable[[], float] = random.random,
     ) -> None:
+        try:
+            origin(base_url)
+        except SendNotAllowed as problem:
+            raise ConfigError(f"the address of a platform can't be used: {problem.message}") from None
         self._base = base_url.rstrip("/")
         self._headers = dict(headers or {})
         self._classify = classify
@@ -284,6 +292,7 @@ class Http:
                 transport=self._transport,
                 proxy=self._proxy,
                 verify=_tls(),
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # none: one address may serve many names
             )
         return self._clients[kept]
 

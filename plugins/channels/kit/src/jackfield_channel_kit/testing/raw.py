@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from ssl import SSLContext
 
 __all__ = ["Serve", "answering", "raw_server"]
 
@@ -13,8 +14,11 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def raw_server(serve: Serve) -> AsyncGenerator[str, None]:
-    """Run a server on 127.0.0.1; its URL, like `http://127.0.0.1:40123`.  Leaving ends all connections."""
+async def raw_server(serve: Serve, *, ssl: SSLContext | None = None) -> AsyncGenerator[str, None]:
+    """Run a server on 127.0.0.1, with `ssl` over TLS; its URL, like `http://127.0.0.1:40123`.
+
+    Leaving ends all connections.
+    """
     tasks: set[asyncio.Task[None]] = set()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -27,9 +31,9 @@ async def raw_server(serve: Serve) -> AsyncGenerator[str, None]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=ssl)
     try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield f"{'https' if ssl else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
         for task in tasks:
