@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -110,7 +110,7 @@ class Command(click.Command):
 class Group(click.Group):
     """A group of our own commands: near names are offered, and plural spellings work."""
 
-    command_class: ClassVar[type[click.Command]] = Command  # type: ignore[misc]
+    command_class: type[click.Command] | None = Command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

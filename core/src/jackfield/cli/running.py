@@ -113,7 +113,7 @@ class _Ended(JackfieldError):
         super().__init__(
             f"the host ended at once, with exit code {code}:\n{said}".rstrip(), fix="run `jackfield up` to see it all"
         )
-        self.exit_code = code if code > 0 else 1  # type: ignore[misc]
+        self.exit_code = code if code > 0 else 1  # type: ignore[misc]  # the only class whose codes differ
 
     @property
     def code(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +86,9 @@ def add_channel(
             document.add("channels", parent)
         else:
             found = document["channels"]
-            if not isinstance(found, Mapping):
+            if not isinstance(found, MutableMapping):
                 raise ConfigError(f"{home.jackfield_toml}: channels is not a table", fix="mend that line first")
-            found[instance] = table  # type: ignore[index]
+            found[instance] = table
 
     _edit_home(home, change, f"channel {instance!r} was not added", more_checks)
 
@@ -102,14 +102,14 @@ def remove_channel(home: Home, instance: str) -> None:
 
     def change(document: TOMLDocument) -> None:
         channels = document.get("channels")
-        if not isinstance(channels, Mapping) or instance not in channels:
-            names = list(channels) if isinstance(channels, Mapping) else []
+        if not isinstance(channels, MutableMapping) or instance not in channels:
+            names = list(channels) if isinstance(channels, MutableMapping) else []
             guess = near(instance, names)
             raise NotFound(
                 f"{home.jackfield_toml} has no channel {instance!r}",
                 fix=f"did you mean {guess!r}?" if guess else "`jackfield channel list` shows what there is",
             )
-        del channels[instance]  # type: ignore[attr-defined]
+        del channels[instance]
 
     _edit_home(home, change, f"channel {instance!r} was not removed")
 

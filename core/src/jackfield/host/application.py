@@ -151,6 +151,7 @@ async def running_host(
                 service = OPERATIONS.get(name)
                 return None if service is None else (lambda args: service(context, Args(args)))
 
+            # Services say `dict[str, object]` where control says `Any`, and their results are awaited there.
             control = ControlServer(home, operation, live.attach)  # type: ignore[arg-type]
             try:
                 await live.start()

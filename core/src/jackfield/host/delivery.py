@@ -206,6 +206,7 @@ class Delivery:
                     try:
                         await self._sender.direct(
                             instance,
+                            # mypy infers no lambda that has defaults; they bind what this turn of the loop means.
                             lambda piece=piece, key=key: channel.send(address, piece, idempotency_key=key),  # type: ignore[misc]
                         )
                         break
@@ -314,6 +315,7 @@ class Delivery:
                 folder = await self._folder(session_id)
                 if folder is not None:
                     told = list(rows.values())
+                    # mypy infers no lambda that has defaults, as above.
                     await self._hub.mailboxes.run(folder, lambda box, told=told: box.record_delivered(told))  # type: ignore[misc]
             except JackfieldError as problem:
                 log.info("session %s was not told what became of its messages: %s", session_id, problem)

@@ -135,6 +135,7 @@ class Sender:
             key = f"{part.id}.{number + 1}"
             result = await self.direct(
                 instance,
+                # mypy infers no lambda that has defaults; they bind what this turn of the loop means.
                 lambda piece=piece, key=key: channel.send(part.address, piece, idempotency_key=key),  # type: ignore[misc]
             )
             done.append(result.ids)

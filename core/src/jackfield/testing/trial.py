@@ -181,7 +181,7 @@ def _watch() -> list[str]:
         start(thread)
 
     # There is no audit event for threads before Python 3.12.
-    threading.Thread.start = start_seen  # type: ignore[assignment, method-assign]
+    threading.Thread.start = start_seen  # type: ignore[assignment, method-assign]  # on purpose
     sys.addaudithook(see)
     return deeds
 

@@ -92,7 +92,7 @@ class Yard:
 
     async def shell(self, script: str, **more: object) -> Completed:
         """One script of /bin/sh inside the sandbox."""
-        return await self.run("sh", "-c", script, **more)  # type: ignore[arg-type]
+        return await self.run("sh", "-c", script, **more)  # type: ignore[arg-type]  # what `run` takes by name
 
 
 class RuntimeBench(PluginContract):

@@ -29,7 +29,7 @@ async def _in_daemon(work: Callable[[], T]) -> T:
         if problem is not None:
             result.set_exception(problem)
         else:
-            result.set_result(value)  # type: ignore[arg-type]
+            result.set_result(value)  # type: ignore[arg-type]  # without a problem it is a T
 
     def run() -> None:
         value: T | None = None
