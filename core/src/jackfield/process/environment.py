@@ -6,7 +6,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 __all__ = [
@@ -88,26 +88,38 @@ def _found_without_help() -> frozenset[str]:
 
 def import_path() -> list[str]:
     """Folders that `PYTHONPATH` must name so that a runner finds `jackfield` and its plugins; usually none."""
-    own = Path(__file__).resolve().parents[2]
+    own = str(Path(__file__).resolve().parents[2])
+    entries = tuple(entry for entry in dict.fromkeys([own, *sys.path]) if entry)
+    return list(_import_path(own, entries, _changed_at(entries)))
+
+
+@lru_cache(maxsize=4)
+def _import_path(own: str, entries: tuple[str, ...], _as_of: tuple[int, ...]) -> tuple[str, ...]:
+    """Kept until one of the folders changes: looking through them takes longer than all else that a launch plans."""
     out = []
-    for entry in dict.fromkeys([str(own), *sys.path]):
+    for entry in entries:
         folder = Path(entry)
-        if not entry or not folder.is_dir() or os.path.realpath(entry) in _found_without_help():
+        if not folder.is_dir() or os.path.realpath(entry) in _found_without_help():
             continue
-        if folder.resolve() == own or any(folder.glob("jackfield_*")):
+        if str(folder.resolve()) == own or any(folder.glob("jackfield_*")):
             out.append(str(folder.resolve()))
-    return list(dict.fromkeys(out))
+    return tuple(dict.fromkeys(out))
 
 
-def installed_as_of() -> tuple[int, ...]:
-    """Differs when something was installed or removed since, where an interpreter looks by itself."""
+def _changed_at(folders: Iterable[str]) -> tuple[int, ...]:
+    """When something last came into or left each of the folders; 0 for one that is not there."""
     out = []
-    for folder in sorted(_found_without_help()):
+    for folder in folders:
         try:
             out.append(os.stat(folder).st_mtime_ns)  # noqa: PTH116 - asked at each launch
         except OSError:
             out.append(0)
     return tuple(out)
+
+
+def installed_as_of() -> tuple[int, ...]:
+    """Differs when something was installed or removed since, where an interpreter looks by itself."""
+    return _changed_at(sorted(_found_without_help()))
 
 
 def source_folders() -> list[Path]:

@@ -86,8 +86,8 @@ def _children(folder: Path) -> list[Path]:
 def links_to(path: str) -> tuple[list[tuple[str, str]], str]:
     """The symbolic links on the way to a path, with their texts, and the real path at its end."""
     links: list[tuple[str, str]] = []
-    todo = Path(path).parts[1:][::-1]
-    here, rest = "/", list(todo)
+    # Text and not `Path`: a launch asks for half a hundred, and the host has better things to do.
+    here, rest = "/", path.split("/")[::-1]
     while rest:
         part = rest.pop()
         if part in ("", "."):
@@ -105,10 +105,9 @@ def links_to(path: str) -> tuple[list[tuple[str, str]], str]:
             continue
         text = os.readlink(step)  # noqa: PTH115 - the text as it is
         links.append((step, text))
-        target = Path(text)
-        if target.is_absolute():
+        if text.startswith("/"):
             here = "/"
-        rest += [name for name in target.parts if name != "/"][::-1]
+        rest += text.split("/")[::-1]
     return links, here
 
 
@@ -149,9 +148,10 @@ def _mounts(view: View, *, hidden: Iterable[str], uid: int, gid: int) -> list[Mo
 
 def _nearest(path: str, binds: Mapping[str, str]) -> str | None:
     """The innermost bound folder that the path lies in."""
-    for parent in Path(path).parents:
-        if str(parent) in binds:
-            return str(parent)
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        if path in binds:
+            return path
     return None
 
 
