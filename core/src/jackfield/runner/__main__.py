@@ -23,11 +23,16 @@ MISMATCH = 78
 """EX_CONFIG of sysexits.h: starting again without a change makes no sense."""
 
 
+_NEEDED = (
+    "concurrent.futures.thread", "jackfield.api.hookspecs", "jackfield.runner.agent", "jackfield.runner.endpoint",
+    "jackfield.runner.loading",
+)  # fmt: skip
+
+
 def warm() -> None:
     """Import what every session comes to need, for a process that is forked into many runners: no plugin."""
-    importlib.import_module("jackfield.runner.agent")
-    importlib.import_module("jackfield.runner.loading")
-    importlib.import_module("jackfield.runner.endpoint")
+    for name in _NEEDED:
+        importlib.import_module(name)
 
 
 def main(arguments: list[str]) -> int:
