@@ -12,11 +12,9 @@ import asyncio
 import contextlib
 import logging
 import random
-import urllib.request
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from functools import cache
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from json import dumps
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urljoin, urlsplit
@@ -284,6 +282,8 @@ class Http:
     def _client(self, *, kept: bool) -> httpx2.AsyncClient:
         """The client whose connections are kept, or the one for checked addresses: a connection to an address must not
         serve another name that lives there too."""
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
+
         import httpx2
 
         if kept not in self._clients:
@@ -374,7 +374,8 @@ def _forms(secret: str) -> tuple[str, ...]:
 
 
 def _proxied(url: str) -> bool:
+    from urllib.request import getproxies, proxy_bypass
+
     parts = urlsplit(url)
-    proxies = urllib.request.getproxies()
-    wanted = parts.scheme in proxies or "all" in proxies
-    return wanted and not urllib.request.proxy_bypass(parts.hostname or "")
+    proxies = getproxies()
+    return (parts.scheme in proxies or "all" in proxies) and not proxy_bypass(parts.hostname or "")
