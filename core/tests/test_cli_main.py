@@ -244,8 +244,12 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
 @pytest.mark.parametrize(
-    "words", [["--version"], ["--help"], ["plugin", "list"], ["plugin", "list", "--json"], ["config", "show"]]
-)
+    "words",
+    [
+        ["--version"], ["--help"], ["plugin", "list"], ["plugin", "list", "--json"], ["config", "show"],
+        ["status", "--json"], ["nonsense", "--json"],
+    ],
+)  # fmt: skip
 def test_output_that_finds_no_room_is_told_in_one_line(home: Path, words: list[str]) -> None:
     home.mkdir()
     (home / "jackfield.toml").write_text("[host]\nmax_runners = 9\n", encoding="utf-8")

@@ -124,22 +124,29 @@ def cli(context: click.Context) -> None:
 def run(arguments: Sequence[str]) -> int:
     """One run of the program: every end of it, expected or not, becomes an exit code."""
     streams.prepare()
-    if "_JACKFIELD_COMPLETE" in os.environ:
-        from click.shell_completion import shell_complete
+    try:
+        code = _complete() if "_JACKFIELD_COMPLETE" in os.environ else _run(arguments)
+        if sys.stdout is not None:  # a program without a terminal may have none
+            sys.stdout.flush()
+    except (BrokenPipeError, streams.OutputLost) as problem:
+        return streams.lost(problem)
+    return code
 
-        return shell_complete(
-            cli, {"obj": State()}, "jackfield", "_JACKFIELD_COMPLETE", os.environ["_JACKFIELD_COMPLETE"]
-        )
+
+def _complete() -> int:
+    from click.shell_completion import shell_complete
+
+    return shell_complete(cli, {"obj": State()}, "jackfield", "_JACKFIELD_COMPLETE", os.environ["_JACKFIELD_COMPLETE"])
+
+
+def _run(arguments: Sequence[str]) -> int:
     state = State(json="--json" in _options(arguments))
     if os.environ.get("NO_COLOR"):
         state.color = False
     try:
-        code = _invoke(arguments, state)
-        if sys.stdout is not None:  # a program without a terminal may have none
-            sys.stdout.flush()
-        return code
-    except (BrokenPipeError, streams.OutputLost) as problem:
-        return streams.lost(problem)
+        return _invoke(arguments, state)
+    except (BrokenPipeError, streams.OutputLost):
+        raise
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost place: all of it is reported
         from jackfield.cli.failures import report_any
 
