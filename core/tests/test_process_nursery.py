@@ -318,6 +318,28 @@ async def test_a_nursery_that_dies_or_hangs_over_a_request_stops_no_runner_from_
     assert children() == {nursery_of(runtime).pid}
 
 
+async def test_many_that_wait_for_one_that_hangs_are_one_failure(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = bench.runtime("")
+    await again(bench, runtime, 1)
+    first = nursery_of(runtime).pid
+    assert first is not None
+    os.kill(first, signal.SIGSTOP)
+    patience = nursery._PATIENCE
+    monkeypatch.setattr(nursery, "_PATIENCE", 0.5)
+    born = bench.environment(BORN)
+    launches = [make_launch(make_place(bench.context.home), bench.context, environment=born) for _ in range(4)]
+    handles = await asyncio.gather(*(runtime.launch(one) for one in launches))
+    monkeypatch.setattr(nursery, "_PATIENCE", patience)
+    for handle in handles:
+        assert isinstance(handle, ProcessHandle)
+        assert (await lines(handle))[0].startswith("born ")
+    assert "could not be forked" in caplog.text
+    assert nursery_of(runtime)._failures < 2
+    assert await again(bench, runtime, 2, environment=born) == ["born False"]
+
+
 async def test_a_nursery_that_never_works_is_given_up(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -121,21 +121,23 @@ class Nursery:
             self._failures = 0
             return started
         started = attempt(None)  # what is wrong with the launch itself is raised here, and is no fault of the nursery
-        self._failures += 1
+        birth.give_up()
+        self._failures += birth.was_first
         log.warning(
             "a runner could not be forked (%s) and was started anew%s; see %s",
             problem,
             "" if self.usable else "; there were several, so this host forks no more",
             self._said,
         )
-        birth.give_up()
         return started
 
-    def end(self, pid: int | None = None) -> None:
-        """End the process; with `pid` only if it is still that one.  The next runner gets another."""
+    def end(self, pid: int | None = None) -> bool:
+        """End the process, with `pid` only if it is still that one; whether it was.  The next runner gets another."""
         with self._lock:
-            if self._process is not None and pid in (None, self._process.pid):
+            still = self._process is not None and pid in (None, self._process.pid)
+            if still:
                 self._end()
+            return still
 
     def send(self, request: bytes, descriptors: Sequence[int]) -> int:
         """Ask for one runner; the id of the process that was asked.
@@ -197,6 +199,8 @@ class _Birth:
         self.patience = patience
         self._nursery = nursery
         self._asked: int | None = None
+        self.was_first = True
+        """To find fault with that process: of all that waited for one that hung, only one counts."""
 
     def hand_over(self, plan: Plan, descriptors: Mapping[int, int]) -> None:
         flags = steps.new_namespaces(plan)
@@ -207,7 +211,8 @@ class _Birth:
 
     def give_up(self) -> None:
         if self._asked is not None:
-            self._nursery.end(self._asked)
+            self.was_first = self._nursery.end(self._asked)
+            self._asked = None
 
 
 def _environment() -> dict[str, str]:
