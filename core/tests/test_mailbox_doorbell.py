@@ -99,6 +99,15 @@ async def test_both_sides_hear_each_other_also_over_a_path_that_no_socket_takes(
     assert guest.rings.count == 1 and guest.gone.count == 0  # its own hanging up is no news
 
 
+async def test_the_runner_rings_from_whichever_thread_has_written(ends: Ends) -> None:
+    guest = await connected(ends)
+    await asyncio.to_thread(guest.bell.ring)
+    await ends.rings.reaches(2)
+    await guest.bell.close()
+    await ends.gone.reaches(1)
+    await asyncio.to_thread(guest.bell.ring)  # into the void
+
+
 async def test_ringing_nobody_does_nothing(ends: Ends) -> None:
     ends.host.ring()
     Guest().bell.ring()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
+from jackfield.clock import SystemClock
+from jackfield.errors import MailboxError
 from jackfield.ids import AgentGroupId, SessionId
+from jackfield.mailbox import RunnerMailbox, SessionFolder
 from jackfield.models import RunnerPaths, RunnerSpec
 from jackfield.runner.bell import Pulse
+from jackfield.runner.mailroom import MailRoom
 from jackfield.runner.scripts import Verdict, check_script, read_verdict
 from jackfield.runner.system_prompt import compose
 from jackfield.runner.words import group_words
@@ -80,3 +85,35 @@ async def test_nobody_misses_a_beat() -> None:
     pulse.beat()
     assert await asyncio.gather(*waiting) == [True] * 3
     assert not await pulse.wait(pulse.count, 0.01)
+
+
+async def test_mailbox_work_is_done_in_order_and_its_failure_is_its_callers_own(tmp_path: Path) -> None:
+    folder = SessionFolder(tmp_path / "ses")
+    folder.create()
+    room = MailRoom(folder, 1, SystemClock())
+    await room.open()
+    began, go_on, done = threading.Event(), threading.Event(), list[str]()
+
+    def first(_: RunnerMailbox) -> None:
+        began.set()
+        assert go_on.wait(30)
+        done.append("first")
+
+    def broken(_: RunnerMailbox) -> None:
+        done.append("broken")
+        raise MailboxError("no")
+
+    begun = asyncio.ensure_future(room.run(first))
+    assert await asyncio.to_thread(began.wait, 30)
+    unwanted = asyncio.ensure_future(room.run(lambda _: done.append("unwanted")))
+    room.post("a note", broken)
+    await asyncio.sleep(0)
+    begun.cancel()  # too late
+    unwanted.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(MailboxError, match="no"):
+        await room.run(broken)
+    assert await room.run(lambda mailbox: mailbox.epoch) == 1
+    assert (done, room.failures) == (["first", "broken", "broken"], 1)
+    await room.close()

@@ -398,6 +398,9 @@ asyncio.run(main())
 """
 
 
+_PLAIN = ("defaults", "memory", "plugin", "prompt", "provider", "say", "session", "turn")
+
+
 @pytest.mark.parametrize(("text", "status"), [("mock: crash", -signal.SIGKILL), ("mock: crash 9", 9)])
 def test_a_crash_ends_the_process_and_keeps_the_conversation(tmp_path: Path, text: str, status: int) -> None:
     done = subprocess.run([sys.executable, "-c", _CRASH, str(tmp_path), text], timeout=60, check=False)
@@ -413,6 +416,15 @@ def test_the_plugin_module_imports_neither_pydantic_models_nor_the_session() -> 
     )
     done = subprocess.run([sys.executable, "-c", code], timeout=60, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "['jackfield_provider_mock.defaults', 'jackfield_provider_mock.plugin']"
+
+
+def test_a_plain_answer_needs_neither_scripts_nor_commands(tmp_path: Path) -> None:
+    code = _CRASH.replace("asyncio.run(main())", "asyncio.run(main()); print(*sys.modules)")
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), "hello"], timeout=60, check=True, capture_output=True, text=True
+    )
+    loaded = {name for name in done.stdout.split() if name.startswith("jackfield_provider_mock.") or name == "pydantic"}
+    assert loaded == {f"jackfield_provider_mock.{name}" for name in _PLAIN}
 
 
 def test_it_registers_under_its_entry_point_s_name() -> None:
