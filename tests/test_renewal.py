@@ -65,14 +65,21 @@ def test_a_turn_ends_with_the_settings_that_it_began_with(exchange: Exchange) ->
 def test_settings_that_can_not_be_used_leave_the_runner_with_the_old_ones(exchange: Exchange) -> None:
     before = runner_of(exchange, "c1")
     assert before is not None
-    for broken in ('reply = "new"\n[limits]\nturn_seconds = "long"', 'reply = "new"\n[limits\n'):
-        set_reply(exchange, broken)
-        exchange.say("c1", "hi")
     agent = exchange.home.groups / "andy" / "agent.toml"
-    text = agent.read_text(encoding="utf-8").rsplit("\n[providers.mock]", 1)[0]
-    agent.write_text(text.replace('provider = "mock"', 'provider = "nobody"'), encoding="utf-8")
-    exchange.say("c1", "hi")
-    exchange.wait_for(lambda: {state for state, _ in exchange.state_of("c1")} == {"completed"}, "the answers")
+    good = agent.read_text(encoding="utf-8")
+    bad = [
+        good + '[limits.more]\nx = 1\n[limits]\nturn_seconds = "long"\n',
+        good.replace("[limits]", "[limits", 1),
+        good.replace('provider = "mock"', 'provider = "nobody"', 1),
+        good.replace('tools = ["messaging"]', 'tools = ["nothing"]', 1),
+        good.replace('runtime = "process"', 'runtime = "cloud"', 1),
+    ]
+    for number, text in enumerate(bad):
+        assert text != good
+        agent.write_text(text, encoding="utf-8")
+        for again in (2, 3):  # the second finds what the end of the first one's turn may have begun
+            exchange.say("c1", "hi")
+            exchange.wait_sent("c1", 2 * number + again)
     assert set(exchange.texts("c1")) == {"old"}
     assert runner_of(exchange, "c1") == before
 

@@ -225,8 +225,12 @@ class Launcher:
             for name in unseen:
                 plugins.load(Kind.TOOLS, name)
                 self._usable.add(name)
-            for info in plugins.listing():
-                if info.kind is Kind.PROVIDER and info.name == agent.provider and info.broken is not None:
+            installed = {(info.kind, info.name): info for info in plugins.listing()}
+            for named in ((Kind.PROVIDER, agent.provider), *((Kind.PACK, name) for name in agent.packs)):
+                info = installed.get(named)
+                if info is None:
+                    raise NotFound(f"no {named[0]} {named[1]!r} is installed", fix="see `jackfield config check`")
+                if info.broken is not None:
                     raise PluginBroken(info.name, info.broken.phase, info.broken.reason, fix=info.broken.fix)
         except (NotFound, PluginBroken) as problem:
             log.error("agent %s can't run: %s. %s", group.folder, problem, problem.fix or "")
