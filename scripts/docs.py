@@ -35,6 +35,7 @@ from jackfield.process.settings import ProcessSettings
 from jackfield.testing.contracts import CONTRACTS, PluginContract, checks_of
 from jackfield_channel_terminal.chat import command as chat_command
 from jackfield_channel_terminal.settings import TerminalSettings
+from jackfield_channel_webhook.settings import WebhookSettings
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
@@ -382,6 +383,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "host-settings": lambda: settings("host", HostSettings),
     "ingress-settings": lambda: settings("ingress", IngressSettings),
     "process-settings": lambda: settings("runtimes.process", ProcessSettings),
+    "webhook-settings": lambda: settings("channels.<name>", WebhookSettings),
     "terminal-settings": lambda: settings("channels.terminal", TerminalSettings),
     "agent-settings": lambda: settings("", AgentSettings),
     "commands": commands,

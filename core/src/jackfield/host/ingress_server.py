@@ -150,6 +150,7 @@ class IngressServer:
                 await asyncio.wait(late, timeout=CLOSE_GRACE)
         for connection in list(self._state.connections):
             connection.transport.abort()
+        await asyncio.sleep(0)  # what was cut off is closed in the loop's next round
         self._listener = None
 
     # ---- one request
