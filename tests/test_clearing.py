@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
+from jackfield.host.application import running_host
+from jackfield.models import Session, SessionStatus
+from jackfield.store import sessions
 
 from tests.conftest import MakeExchange
-from tests.harness.exchange import Exchange
+from tests.harness.exchange import BOUND, Exchange
 
 
 @pytest.fixture
@@ -102,3 +107,38 @@ def test_without_a_host_it_is_closed_as_well(make_exchange: MakeExchange) -> Non
     exchange.start()
     exchange.say("c1", "mock: recall mock: say done")
     assert "zebra" not in exchange.wait_text("c1", "done")
+
+
+async def test_what_reaches_a_session_while_it_is_cleared_is_routed_again_to_the_next_one(
+    make_exchange: MakeExchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Routed before the clear and recorded after it: nobody would ever take it, and it would never end."""
+    exchange = await asyncio.to_thread(make_exchange)
+    monkeypatch.syspath_prepend(str(exchange.root / "site"))
+
+    def lag_behind(db: sqlite3.Connection) -> Session:
+        """As the router leaves it when the clear comes between its two steps."""
+        (session,) = sessions.sessions(db)
+        sessions.close_session(db, session.id, session.last_active_at)
+        db.execute("UPDATE inbound SET state = 'queued'")
+        return session
+
+    async def until_sent(count: int) -> None:
+        while len(exchange.texts("c1")) < count:
+            await asyncio.sleep(0.02)
+
+    async with running_host(exchange.home) as live, asyncio.timeout(BOUND):
+        await asyncio.to_thread(exchange.join, "c1")
+        exchange.say("c1", "mock: say good morning")
+        await until_sent(1)
+        while exchange.state_of("c1") != [("completed", None)]:
+            await asyncio.sleep(0.02)
+        closed = await live.hub.store.write(lag_behind)
+        await live.retire_runner(closed.id)
+        live.wake(closed.id, closed.agent_group_id)
+        await until_sent(2)
+        while exchange.state_of("c1") != [("completed", None)]:
+            await asyncio.sleep(0.02)
+        (session,) = await live.hub.store.read(sessions.sessions, status=SessionStatus.ACTIVE)
+    assert session.id != closed.id
+    assert exchange.texts("c1") == ["good morning"] * 2
