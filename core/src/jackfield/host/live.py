@@ -506,6 +506,7 @@ class LiveHost:
                 }
                 for instance in self.channels.all()
             ],
+            "ingress": self.channels.ingress.report(),
             "runners": {
                 session_id: "stopping" if runner.stopping else "working" if runner.claims else "idle"
                 for session_id, runner in self.supervisor.runners.items()
