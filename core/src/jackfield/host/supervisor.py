@@ -121,6 +121,8 @@ class Supervisor:
         self._wanted: set[SessionId] = set()
         self._starting: set[SessionId] = set()
         self._ending: set[SessionId] = set()
+        self._moved = asyncio.Event()
+        """Set, and replaced, whenever a start or an end is over."""
         self._failing: dict[SessionId, _Failing] = {}
         self._held: set[SessionId] = set()
         self._look_again: float | None = None
@@ -208,8 +210,8 @@ class Supervisor:
         """Keep the session without a runner until `release`: its mailbox is being mended."""
         self._held.add(session_id)
         await self.stop(session_id, "held")
-        while session_id in self._runners or session_id in self._starting or session_id in self._ending:
-            await self._hub.clock.sleep(0.02)
+        while self._busy_elsewhere(session_id):
+            await self._moved.wait()
 
     def release(self, session_id: SessionId) -> None:
         self._held.discard(session_id)
@@ -267,7 +269,7 @@ class Supervisor:
         if self._watch is not None:
             self._watch.cancel()
         while self._starting:
-            await self._hub.clock.sleep(0.02)
+            await self._moved.wait()
         if leave:
             for runner in self._runners.values():
                 if runner.watched is not None:
@@ -279,7 +281,7 @@ class Supervisor:
             return
         await asyncio.gather(*(self.stop(session_id, "the host stops") for session_id in list(self._runners)))
         while self._runners or self._ending:
-            await self._hub.clock.sleep(0.02)
+            await self._moved.wait()
 
     # ---- starting
 
@@ -311,6 +313,10 @@ class Supervisor:
             self._hub.spawn(self._start(session_id, group_id), f"launch {session_id}")
         if self._wanted:
             self._nudge()
+
+    def _tell_moved(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
 
     def _busy_elsewhere(self, session_id: SessionId) -> bool:
         return session_id in self._runners or session_id in self._starting or session_id in self._ending
@@ -369,6 +375,7 @@ class Supervisor:
             runner.bell.ring()
         finally:
             self._starting.discard(session_id)
+            self._tell_moved()
             if again:
                 self.wake(session_id, group_id)
             self._fill()
@@ -451,6 +458,7 @@ class Supervisor:
                 self._failing.pop(session_id, None)
         finally:
             self._ending.discard(session_id)
+            self._tell_moved()
         if more:
             self.wake(session_id, runner.group_id)
         self._fill()
