@@ -302,9 +302,10 @@ async def test_too_many_connections_are_told_so(ingress: Ingress, monkeypatch: p
             await asyncio.sleep(0.01)
 
 
-async def test_garbage_is_answered_400(ingress: Ingress) -> None:
+async def test_garbage_is_answered_400_and_fills_no_log(ingress: Ingress, caplog: pytest.LogCaptureFixture) -> None:
     await serve(ingress)
     assert (await exchange(ingress, b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")).status == 400
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 # ---- handlers that fail

@@ -24,6 +24,8 @@ from jackfield.errors import Conflict, JackfieldError
 __all__ = ["IngressServer"]
 
 log = logging.getLogger(__name__)
+_wire_log = logging.getLogger(f"{__name__}.wire")
+_wire_log.setLevel(logging.ERROR)  # that a stranger sends garbage is no news, and must not fill the disk
 
 HEAD_DEADLINE = 10.0
 """Seconds until a request's head must be there, from its first byte or from the connection on."""
@@ -53,6 +55,7 @@ class _Line(H11Protocol):
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         super().__init__(config, server_state, app_state)
         self.access_log = False  # paths and queries may hold keys
+        self.logger = _wire_log
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
