@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 import pytest
-from jackfield.clock import UnixMs
+from jackfield.clock import SystemClock, UnixMs
 from jackfield.errors import UnsafePath
 from jackfield.ids import InboundId, OutboundId, TurnId
 from jackfield.mailbox import HostMailbox, RunnerMailbox, SessionFolder, Watermark
@@ -25,6 +28,8 @@ from jackfield.models import (
     OutboundKind,
     OutboundRow,
 )
+from runner_kit import chat, place
+from runner_kit import done as answered_by
 
 OLD = UnixMs(1_700_000_000_000)
 YOUNG = UnixMs(OLD + 8 * 86_400_000)
@@ -160,3 +165,21 @@ def test_only_the_named_files_go_and_never_what_a_link_leads_to(folder: SessionF
     assert (outside / "keep").read_text() == "keep"
     with pytest.raises(UnsafePath):
         folder.remove_inbox("../outside")
+
+
+async def test_a_runner_that_ends_deletes_what_the_host_let_go_of(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        process = await here.start()
+        rows = [chat(f"say {word}") for word in ("one", "two")]
+        for row in rows:
+            here.put(row)
+            await here.until(lambda row=row: answered_by(here, row))  # type: ignore[misc]
+        mark = everything(here.host, UnixMs(SystemClock().now() + 1))
+        here.host.prune(mark.before, [row.id for row in rows], mark)
+        assert here.texts() == ["one", "two"], "not while it works"
+        assert await here.stop(process) == 0
+        assert here.texts() == ["two"], "the newest row stays"
+        here.again()
+        await here.start()
+        here.put(chat("say three"))
+        await here.until(lambda: here.texts() == ["two", "three"])
