@@ -108,11 +108,12 @@ class Passage:
         if size <= self._limit:
             yield from self._whole(group, size)
         elif token.type == "link_open":
-            label, target = group[1:-1], str(token.attrs.get("href", ""))
-            if token.markup == "bare":
-                label, target = [], target
-            line_end = _line_end()
-            exploded = [line_end, *label, line_end, text_token(target), line_end] if label else [text_token(target)]
+            target = str(token.attrs.get("href", ""))
+            exploded = [text_token(target)]
+            if token.markup != "bare" and target.lower().startswith(("https://", "http://")):
+                exploded = [_line_end(), *group[1:-1], _line_end(), *_bare(target), _line_end()]
+            elif token.markup != "bare":
+                exploded = [*group[1:-1], text_token(f" ({target})")]
             self._waiting += reversed(exploded)
         else:
             self._waiting += reversed(group[1:])
@@ -219,6 +220,14 @@ def _line_end() -> Token:
     from markdown_it.token import Token
 
     return Token("softbreak", "br", 0)
+
+
+def _bare(target: str) -> list[Token]:
+    """A URL as the parser gives it when it stands in the text."""
+    from markdown_it.token import Token
+
+    opened = Token("link_open", "a", 1, attrs={"href": target}, markup="bare")
+    return [opened, text_token(target), Token("link_close", "a", -1, markup="bare")]
 
 
 def _last_space(content: str) -> int:

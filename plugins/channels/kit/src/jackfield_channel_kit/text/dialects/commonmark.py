@@ -47,11 +47,21 @@ def fenced(code: str, info: str, marker: str = "```") -> str:
 
 
 class CommonMark(Dialect):
-    rule = "---"
+    rule = "___"
     indents_code = True
 
     def text(self, content: str) -> str:
-        return defused(_SPECIAL.sub(r"\\\g<0>", content))
+        return defused(self.escaped(content))
+
+    @staticmethod
+    def escaped(content: str) -> str:
+        """Running text that reads as it stands; the start of a line is `paragraph`'s matter."""
+        return _SPECIAL.sub(r"\\\g<0>", content)
+
+    @staticmethod
+    def destination(href: str) -> str:
+        """A link's target as it stands between the parentheses."""
+        return f"<{href}>" if _AWKWARD.search(href) else href
 
     def mark(self, kind: str, token: Token, children: Sequence[Token], index: int) -> str:
         return token.markup
@@ -91,8 +101,7 @@ class CommonMark(Dialect):
             return f"<{href.removeprefix('mailto:')}>"
         if label == self.text(href) and not _AWKWARD.search(href):
             return f"<{href}>"
-        target = f"<{href}>" if _AWKWARD.search(href) else href
-        return f"[{label}]({target})"
+        return f"[{label}]({self.destination(href)})"
 
     def image(self, token: Token) -> str:
         return "!" + super().image(token) if self.safe_image(token) else super().image(token)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AS_WRITTEN", "ZERO_WIDTH_SPACE", "Dialect", "aligned", "closing", "defused", "shown", "table_cells"]
 
 ZERO_WIDTH_SPACE = "\u200b"
-_EVERYONE = re.compile(r"(?<![\w.])@(?=(?:everyone|here|channel|room|all)\b)", re.I)
+_EVERYONE = re.compile(r"(?<![\w.])@(?=everyone|here|(?:channel|room|all)(?![^\W_]))", re.I)
 _LINE_ENDS = re.compile(r"[\r\n]+")
 AS_WRITTEN = ("bare", "autolink")
 """The markup of links whose target is their label."""
