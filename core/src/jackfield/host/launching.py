@@ -185,7 +185,7 @@ class Launcher:
             place = self.place_of(session, told.group)
             settings = _settings_in(self._spec(session, told.group, agent, runtime, place, 0))
         except (ConfigError, NotFound, PluginBroken) as problem:
-            log.warning("agent %s keeps its old settings, the new ones can't be used: %s", told.group.folder, problem)
+            self._keeps_old(told.group, problem)
             return False
         same = (
             settings == told.settings
@@ -206,9 +206,16 @@ class Launcher:
             await self._check_plugins(told.group, agent)
             isolation = (await self.runtime(agent.runtime).check()).isolation
         except JackfieldError as problem:
-            log.warning("agent %s keeps its old settings, the new ones can't be used: %s", told.group.folder, problem)
+            self._keeps_old(told.group, problem)
             return False
         return isolation is not Isolation.NONE or not await self._hub.changed_by_others(told.group)
+
+    def _keeps_old(self, group: AgentGroup, problem: JackfieldError) -> None:
+        """Said once, not with every message."""
+        said = f"agent {group.folder} keeps its old settings, the new ones can't be used: {problem}"
+        if said not in self._warned:
+            self._warned.add(said)
+            log.warning("%s", said)
 
     # ---- before a launch
 
