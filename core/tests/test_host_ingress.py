@@ -19,7 +19,7 @@ import pytest
 from delivery_kit import Bench, open_bench
 from jackfield.api import ChannelInfo, ChannelType, HttpRoute, RawRequest, RawResponse
 from jackfield.config import ChannelSection, IngressSettings
-from jackfield.errors import ConfigError, JackfieldError
+from jackfield.errors import AuthFailed, ConfigError, JackfieldError
 from jackfield.host import ingress_server
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.ingress import Ingress, mount_points
@@ -454,6 +454,21 @@ async def test_a_channel_that_starts_anew_is_served_anew(bench: Bench) -> None:
     await until(lambda: state(channels, "one") is ChannelState.READY)
     assert (await exchange(channels.ingress, post("/channels/one/in"))).status == 202
     await channels.stop()
+
+
+@pytest.mark.parametrize("problem", [ConfigError("a secret is missing"), AuthFailed("no"), ValueError("a fault")])
+async def test_a_channel_that_did_not_start_is_not_served(bench: Bench, problem: Exception) -> None:
+    class Refuses(Serves):
+        async def start(self, context: Any) -> None:
+            raise problem
+
+    channels = directory(bench, "one", two=Refuses)
+    starting = asyncio.create_task(channels.start(cast(Any, None)))
+    await until(lambda: len(list(channels.all())) == 2 and state(channels, "one") is ChannelState.READY)
+    await until(lambda: state(channels, "two") in (ChannelState.FAILED, ChannelState.AUTH_FAILED))
+    assert list(channels.ingress.routes) == ["/channels/one/in"]
+    await channels.stop()
+    await starting
 
 
 async def test_other_settings_move_the_server(bench: Bench) -> None:

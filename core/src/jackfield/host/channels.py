@@ -131,7 +131,11 @@ class ChannelInstance:
         self.report(ChannelStatus(state=ChannelState.STARTING))
         context: ChannelContext = _Context(self._hub, self, sink, wake)
         await self._serve(channel)
-        await channel.start(context)
+        try:
+            await channel.start(context)
+        except BaseException:
+            self._ingress.unmount(self.name)
+            raise
         if self.status.state is ChannelState.STARTING:
             self.report(ChannelStatus(state=ChannelState.READY))
         self._started = self._hub.clock.monotonic()

@@ -237,7 +237,9 @@ class WebhookChannel:
         for name in names:
             value = await context.secret(name)
             if not value:
-                raise ConfigError(f"the secret {name!r} of hook {self._instance} is not set", fix="set it, then reload")
+                raise ConfigError(
+                    f"the secret {name!r} of hook {self._instance} is not set", fix="set it, then start the host again"
+                )
             found.append(value)
         return tuple(found)
 
