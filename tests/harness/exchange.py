@@ -192,7 +192,9 @@ class Exchange:
 
     def sent(self, chat: str | None = None) -> list[dict[str, Any]]:
         """What the platform received, in order."""
-        lines = (self.box / "out.jsonl").read_bytes().splitlines()
+        # A line without its end is being written.
+        lines = (self.box / "out.jsonl").read_bytes().splitlines(keepends=True)
+        lines = [line for line in lines if line.endswith(b"\n")]
         items = [json.loads(line) for line in lines]
         return [item for item in items if chat is None or item["chat"] == chat]
 
@@ -259,16 +261,17 @@ class Exchange:
         }
 
     def processes(self) -> dict[str, int]:
-        """The process ids of live runners, by session."""
-        found = {}
+        """The process ids of live runners, by session; not of the init above each, which carries its command line."""
+        found: dict[str, dict[int, int]] = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
-            with contextlib.suppress(OSError):
-                line = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"jackfield.runner" in line and line[-2].startswith(str(self.home.root).encode()):
-                    found[Path(line[-2].decode()).name] = int(entry.name)
-        return found
+            with contextlib.suppress(OSError, IndexError):
+                line = (entry / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+                if b"jackfield.runner" in line and line[-1].startswith(str(self.home.root).encode()):
+                    parent = int((entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+                    found.setdefault(Path(line[-1].decode()).name, {})[int(entry.name)] = parent
+        return {name: next(pid for pid in family if pid not in family.values()) for name, family in found.items()}
 
     def tail(self) -> str:
         path = self.root / "host.out"
