@@ -269,6 +269,8 @@ def from_irc(text: str) -> str:
 
 # ---- HTML
 
+_LONGEST_TAG = 4000
+
 
 def from_html(html: str) -> str:
     """HTML of a mail, a Matrix event or a Teams message.
@@ -282,7 +284,7 @@ def from_html(html: str) -> str:
     # `html.parser` takes the square of the time for what never closes.
     for opened, closed in (("<!--", "-->"), ("<!", ">"), ("<?", ">")):
         html = _without(html, opened, closed)
-    reader.feed(clean(html))
+    reader.feed(_closed_tags(clean(html)))
     reader.close()
     return reader.result()
 
@@ -296,4 +298,23 @@ def _without(text: str, opened: str, closed: str) -> str:
         end = text.find(closed, start + len(opened))
         at = end + len(closed) if end >= 0 else len(text)
     out.append(text[at:])
+    return "".join(out)
+
+
+def _closed_tags(html: str) -> str:
+    """The HTML with each `<` escaped that no `>` follows within `_LONGEST_TAG` characters."""
+    out: list[str] = []
+    at = 0
+    end = -1
+    for found in re.finditer("<", html):
+        start = found.start()
+        if end < start:
+            end = html.find(">", start)
+            if end < 0:
+                out += (html[at:start], html[start:].replace("<", "&lt;"))
+                return "".join(out)
+        if end - start > _LONGEST_TAG:
+            out += (html[at:start], "&lt;")
+            at = start + 1
+    out.append(html[at:])
     return "".join(out)
