@@ -21,7 +21,7 @@ from jackfield.api import ActionContext, ActionHandler, OutboundPart, hookimpl
 from jackfield.clock import UnixMs
 from jackfield.errors import MailboxBlocked, NotAllowed, Transient
 from jackfield.host.actions import Actions
-from jackfield.host.questions import Questions
+from jackfield.host.questions import Questions, clicked
 from jackfield.ids import OutboundId, RequestId, SessionId, TurnId, UserId, new_id
 from jackfield.mailbox import RunnerMailbox
 from jackfield.models import (
@@ -133,6 +133,20 @@ def open_to_all(db: sqlite3.Connection, address: Address, policy: UnknownSenderP
 
 
 # ---- questions
+
+
+async def test_a_channel_that_forgot_the_values_says_which_button_it_was(asking: Asking) -> None:
+    await asking.ask()
+    await asking.click("#7")
+    assert asking.replies == [(False, "That is no answer to this question.")]
+    await asking.click("#1")
+    assert asking.values == ["s"]
+
+
+def test_a_value_that_looks_like_a_place_is_a_value() -> None:
+    prompt = replace(LUNCH, choices=(Choice("#1", "One"), Choice("two", "Two")))
+    found = clicked(prompt, "#1")
+    assert found is not None and found.label == "One"
 
 
 async def test_who_may_not_write_to_the_agent_there_answers_nothing(asking: Asking) -> None:

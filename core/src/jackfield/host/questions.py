@@ -40,12 +40,21 @@ __all__ = ["Questions", "match_text_answer"]
 log = logging.getLogger(__name__)
 
 _NUMBER = re.compile(r"^\(?(\d{1,3})[.):]?$")
+_PLACE = re.compile(r"^#([0-9]{1,3})$")
 ANSWER_SECONDS = 15.0
 RESPOND_TRIES = 5
 RESPOND_WAIT = 5.0
 GONE = "This question is not open any more."
 
 Respond = Callable[[SessionId, Response], Awaitable[Any]]
+
+
+def clicked(prompt: Prompt, value: str) -> Choice | None:
+    """The choice of that value; `#<index>`, from 0, is the one at that place, for a channel that forgot the values."""
+    found = next((choice for choice in prompt.choices if choice.value == value), None)
+    if found is None and (place := _PLACE.match(value)) is not None and int(place[1]) < len(prompt.choices):
+        return prompt.choices[int(place[1])]
+    return found
 
 
 def match_text_answer(prompt: Prompt, text: str) -> str | None:
@@ -82,7 +91,7 @@ class Questions:
             await self._reply(event, GONE, accepted=False)
             return
         prompt = loads(Prompt, question.prompt)
-        choice = next((choice for choice in prompt.choices if choice.value == event.value), None)
+        choice = clicked(prompt, event.value)
         if choice is None:
             await self._reply(event, "That is no answer to this question.", accepted=False)
         elif not _is_asked(prompt, event.user) or not await self._admitted(event, question, event.user):

@@ -109,6 +109,7 @@ class ActionInvoked:
     occurred_at: UnixMs
     prompt_id: str
     value: str
+    """Of the choice; or `#` and its place, from 0, when the adapter has forgotten the values (a restart)."""
     user: Person
     source: MessageRef | None = None
     responder: str | None = None

@@ -32,4 +32,4 @@ def test_the_book_remembers_the_newest_prompts() -> None:
     for name in ("a", "b", "a", "c"):
         book.sent(name, [f"{name} yes", f"{name} no"])
     assert book.value("a", 1) == "a no" and book.value("c", 0) == "c yes"
-    assert book.value("b", 1) == "1" and book.value("a", 2) == "2"
+    assert book.value("b", 1) == "#1" and book.value("a", 2) == "#2"

@@ -37,7 +37,7 @@ def decode(payload: str) -> tuple[str, int] | None:
 class PromptBook:
     """The values behind the choices of prompts that were sent, the newest `size` of them.
 
-    A restart empties it: then a choice's index stands for its value, and the core, which stores every prompt, knows
+    A restart empties it: then `#<index>` stands for a choice's value, and the core, which stores every prompt, knows
     both.
     """
 
@@ -53,6 +53,6 @@ class PromptBook:
             self._values.popitem(last=False)
 
     def value(self, prompt_id: str, index: int) -> str:
-        """The value of a choice; its index as text when the prompt is not remembered or has no such choice."""
+        """The value of a choice; `#<index>` when the prompt is not remembered or has no such choice."""
         values = self._values.get(prompt_id, ())
-        return values[index] if 0 <= index < len(values) else str(index)
+        return values[index] if 0 <= index < len(values) else f"#{index}"
