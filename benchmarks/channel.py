@@ -62,7 +62,7 @@ class _Channel:
     async def stop(self) -> None:
         self._bench.context = None
 
-    async def check(self) -> Health:
+    async def check(self, context: ChannelContext) -> Health:
         return Health(ok=True)
 
     def capabilities(self, address: Address | None = None) -> Capabilities:

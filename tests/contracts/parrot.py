@@ -123,7 +123,7 @@ class Parrot:
         if "stops_slowly" in self.faults:
             await asyncio.Event().wait()
 
-    async def check(self) -> Health:
+    async def check(self, context: ChannelContext) -> Health:
         if "silent_check" in self.faults:
             return Health(ok=False)
         return Health(ok=True)

@@ -150,6 +150,13 @@ class ChannelContext(Protocol):
         """A secret of this instance by the name that its settings give."""
         ...
 
+    def route_url(self, path: str = "") -> str | None:
+        """Where the outside reaches the instance's route of that path; None without an HTTP server (`ServesRoutes`).
+
+        Only what the operator has set as the server's public URL can be reached from elsewhere.
+        """
+        ...
+
     def report(self, status: ChannelStatus) -> None:
         """Tell how the connection is.  Deliveries wait until it is READY (C084)."""
         ...
@@ -175,8 +182,11 @@ class Channel(Protocol):
         """End intake and connections within 2 s, also while a poll hangs."""
         ...
 
-    async def check(self) -> Health:
-        """Validate settings and credentials without starting intake."""
+    async def check(self, context: ChannelContext) -> Health:
+        """Validate settings and credentials without starting intake; also on an instance that runs.
+
+        Of the context only the clock, the folder, cursors and secrets may be used.
+        """
         ...
 
     def capabilities(self, address: Address | None = None) -> Capabilities: ...

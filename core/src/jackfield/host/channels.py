@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from jackfield.api import AcceptOutcome, Channel, ChannelContext, ChannelInfo, ChannelType, Cursor, ServesRoutes
 from jackfield.clock import Clock
 from jackfield.config import ChannelSection
+from jackfield.config.secrets import find_secret
 from jackfield.errors import AuthFailed, ConfigError, JackfieldError
 from jackfield.host.hub import Hub
 from jackfield.host.ingress import Ingress, mount_points
@@ -158,6 +159,9 @@ class ChannelInstance:
             detail = f"{detail}; {problem.fix}"
         self.report(ChannelStatus(state=ChannelState.FAILED, detail=detail))
 
+    def route_url(self, path: str) -> str | None:
+        return self._ingress.route_url(self.name, path) if self.serves else None
+
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = self._hub.spawn(work, f"channel {self.name}: {name}")
         self._tasks.add(task)
@@ -232,11 +236,7 @@ class _Context:
         return await self._hub.store.read(events.get_cursor, self._instance.type, self._instance.name, key)
 
     async def secret(self, name: str) -> str | None:
-        """From the environment for now: `JACKFIELD_SECRET_<NAME>`; the encrypted store of architecture 8 comes with
-        its commands."""
-        import os
-
-        return os.environ.get("JACKFIELD_SECRET_" + name.upper().replace("-", "_"))
+        return await asyncio.to_thread(find_secret, self._hub.home, name)
 
     def report(self, status: ChannelStatus) -> None:
         self._instance.report(status)

@@ -37,14 +37,23 @@ def mount_points(instance: str, routes: Iterable[HttpRoute]) -> dict[str, HttpRo
     """
     found: dict[str, HttpRoute] = {}
     for route in routes:
-        parts = [part for part in (route.path.strip("/").split("/")) if route.path.strip("/")]
-        if any(part in ("", ".", "..") for part in parts):
-            raise ConfigError(f"channel {instance}: {route.path!r} is no path for a route")
-        path = "/".join(("/channels", instance, *(quote(part, safe="") for part in parts)))
+        path = _path_of(instance, route.path)
         if path in found:
             raise ConfigError(f"channel {instance}: the path {route.path!r} has two routes")
         found[path] = route
     return found
+
+
+def _path_of(instance: str, path: str) -> str:
+    """The whole path of a route, below the server's prefix.
+
+    Raises:
+        ConfigError: a part of it is empty or a dot name.
+    """
+    parts = path.strip("/").split("/") if path.strip("/") else []
+    if any(part in ("", ".", "..") for part in parts):
+        raise ConfigError(f"channel {instance}: {path!r} is no path for a route")
+    return "/".join(("/channels", instance, *(quote(part, safe="") for part in parts)))
 
 
 class Ingress:
@@ -69,6 +78,10 @@ class Ingress:
         if self._server is None or self._settings is None:
             return None
         return (self._settings.public_url or self._server.address + self._settings.path_prefix).rstrip("/")
+
+    def route_url(self, instance: str, path: str) -> str | None:
+        """What the outside calls to reach a route."""
+        return None if self.url is None else self.url + _path_of(instance, path)
 
     @property
     def outdated(self) -> bool:

@@ -71,6 +71,8 @@ class ChannelRecorder:
         self.failed: list[tuple[str, BaseException]] = []
         """Names and exceptions of spawned tasks that broke."""
         self.on_wake: Callable[[Address], None] | None = None
+        self.server_url: str | None = None
+        """Where the routes are reached, for a channel that asks; without a path."""
         self._instance = instance
         self._folder = folder
         self._clock = clock if clock is not None else SystemClock()
@@ -94,6 +96,11 @@ class ChannelRecorder:
     def folder(self) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)
         return self._folder
+
+    def route_url(self, path: str = "") -> str | None:
+        return (
+            None if self.server_url is None else "/".join((self.server_url, *filter(None, path.strip("/").split("/"))))
+        )
 
     async def accept(self, event: Event, cursor: Cursor | None = None) -> AcceptOutcome:
         """Store it, as a host would: checked, encoded, once."""

@@ -154,6 +154,9 @@ class Host:
     async def secret(self, name: str) -> str | None:
         return None
 
+    def route_url(self, path: str = "") -> str | None:
+        return None
+
     def report(self, status: ChannelStatus) -> None:
         self.statuses.append(status)
 
@@ -214,7 +217,7 @@ async def test_it_is_ready_at_once_and_claims_what_it_can(host: Host) -> None:
     assert able.text_limit is None and able.idempotent_send and able.edit is Support.NATIVE
     (kind,) = plugin.register_channels()
     assert kind.info.type == "terminal" and kind.info.local
-    assert (await host.channel.check()).ok
+    assert (await host.channel.check(host)).ok
 
 
 async def test_a_person_s_message_is_stored_before_it_is_acknowledged(host: Host) -> None:

@@ -72,9 +72,11 @@ class ChannelLife(ChannelBench):
     async def test_chan_03_a_check_starts_nothing(self, tmp_path: Path) -> None:
         """`check` works on a channel that was not started, says ok or how to mend it, and leaves nothing running."""
         async with self.platform() as peer, nothing_left("check"):
-            health = await soon(self.make(peer.instance, peer.settings).check(), "check")
+            context = ChannelRecorder(self.plugin, peer.instance, tmp_path / "folder", secrets=peer.secrets)
+            health = await soon(self.make(peer.instance, peer.settings).check(context), "check")
             assert isinstance(health, Health), f"check gave {health!r}"
             assert health.ok or health.detail or health.fix, "it is not ok, and does not say why"
+            assert not context.events and not context.statuses, "a check takes nothing in and reports nothing"
 
     @check("CHAN-04")
     async def test_chan_04_making_one_starts_nothing(self) -> None:

@@ -115,7 +115,7 @@ class TerminalChannel:
         if self._serving:
             await asyncio.wait(set(self._serving), timeout=1.5)
 
-    async def check(self) -> Health:
+    async def check(self, context: ChannelContext) -> Health:
         return Health(ok=True, detail="served on the host's own socket")
 
     def capabilities(self, address: Address | None = None) -> Capabilities:

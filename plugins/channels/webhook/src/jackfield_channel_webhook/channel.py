@@ -98,7 +98,7 @@ class WebhookChannel:
         if http is not None:
             await http.close()
 
-    async def check(self) -> Health:
+    async def check(self, context: ChannelContext) -> Health:
         """The settings are right, or there would be no channel; whether anybody calls, only time tells."""
         if self._settings.url is None and self._settings.url_secret is None:
             return Health(ok=True, detail="takes deliveries; without a url only ?wait= is answered")
