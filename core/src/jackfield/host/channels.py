@@ -238,6 +238,9 @@ class _Context:
     async def secret(self, name: str) -> str | None:
         return await asyncio.to_thread(find_secret, self._hub.home, name)
 
+    def route_url(self, path: str = "") -> str | None:
+        return self._instance.route_url(path)
+
     def report(self, status: ChannelStatus) -> None:
         self._instance.report(status)
 
