@@ -118,7 +118,7 @@ class Launcher:
         await self._project(session, group)
         tools = tuple(agent.tools)
         spec = replace(
-            self._spec(session, group, agent, runtime, place, epoch),
+            self.spec_of(session, group, agent, runtime, place, epoch),
             instructions=await instructions.additions(self._hub, session, group, tools),
             tool_instructions=await instructions.tool_instructions(self._hub, tools),
         )
@@ -183,7 +183,7 @@ class Launcher:
                 return False
             runtime = self.runtime(agent.runtime)
             place = self.place_of(session, told.group)
-            settings = _settings_in(self._spec(session, told.group, agent, runtime, place, 0))
+            settings = _settings_in(self.spec_of(session, told.group, agent, runtime, place, 0))
         except (ConfigError, NotFound, PluginBroken) as problem:
             self._keeps_old(told.group, problem)
             return False
@@ -293,7 +293,7 @@ class Launcher:
         chat = await self._hub.store.read(chats.messaging_group, session.messaging_group_id)
         return replace(chat.address, thread_id=session.thread_id) if chat is not None else None
 
-    def _spec(
+    def spec_of(
         self,
         session: Session,
         group: AgentGroup,
@@ -302,6 +302,7 @@ class Launcher:
         place: SessionPlace,
         epoch: int,
     ) -> RunnerSpec:
+        """What a runner of the session is told, as far as it follows from settings."""
         host = self._hub.settings
         provider = agent.providers.get(agent.provider, {})
         return RunnerSpec(

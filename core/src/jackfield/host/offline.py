@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from jackfield.config.home import Home
@@ -10,10 +12,34 @@ from jackfield.host.application import open_hub
 from jackfield.host.ownership import own
 from jackfield.host.services import OPERATIONS, Args, ServiceContext
 
-__all__ = ["perform_offline"]
+__all__ = ["Caller", "offline", "perform_offline"]
 
 LOCK_WAIT = 5.0
 """Seconds to wait for another command that works on the store directly."""
+
+
+Caller = Callable[[str, dict[str, Any]], Awaitable[Any]]
+
+
+@contextlib.asynccontextmanager
+async def offline(home: Home, *, safe: bool = False, strict: bool = False) -> AsyncIterator[Caller]:
+    """A function that runs operations by name, while nobody else has the home.
+
+    Raises:
+        HostRunning: somebody has it and does not answer on the control socket.
+    """
+    home.require()
+    with own(home, wait=LOCK_WAIT):
+        async with open_hub(home, safe=safe, strict=strict) as hub:
+            context = ServiceContext(hub, None)
+
+            async def call(op: str, args: dict[str, Any]) -> Any:
+                service = OPERATIONS.get(op)
+                if service is None:
+                    raise UsageError(f"there is no operation {op!r}")
+                return await service(context, Args(args))
+
+            yield call
 
 
 async def perform_offline(
@@ -25,10 +51,7 @@ async def perform_offline(
         HostRunning: somebody has it and does not answer on the control socket.
         NoHost: the operation needs a running host.
     """
-    service = OPERATIONS.get(op)
-    if service is None:
+    if op not in OPERATIONS:
         raise UsageError(f"there is no operation {op!r}")
-    home.require()
-    with own(home, wait=LOCK_WAIT):
-        async with open_hub(home, safe=safe, strict=strict) as hub:
-            return await service(ServiceContext(hub, None), Args(args))
+    async with offline(home, safe=safe, strict=strict) as call:
+        return await call(op, args)

@@ -8,6 +8,8 @@ It is package data of a wheel, or lies at the root of a directory plugin::
     api = ">=0.1,<2"
     permissions = ["net:api.telegram.org", "secret:TELEGRAM_TOKEN"]
     docs = "https://example.org/telegram"
+    setup_url = "https://t.me/BotFather"
+    setup_steps = ["Write /newbot to @BotFather.", "Copy the token that it answers with."]
 
     [[settings]]
     name = "token"
@@ -96,6 +98,12 @@ class Manifest:
     api: str
     description: str = ""
     docs: str = ""
+    setup_url: str = ""
+    """The platform's page where its side of the set-up is done."""
+    setup_steps: tuple[str, ...] = ()
+    """What a person does there, a line for each step; shown by `jackfield channel setup`."""
+    setup_file: str = ""
+    """A text file beside the manifest to hand to the platform, such as its own manifest of an app."""
     permissions: tuple[str, ...] = ()
     settings: tuple[ManifestSetting, ...] = ()
     secrets: tuple[ManifestSecret, ...] = ()
@@ -137,6 +145,10 @@ def _check(manifest: Manifest) -> None:
         SpecifierSet(manifest.api)
     except InvalidSpecifier:
         raise MalformedData(f'{FILE_NAME}: api = {manifest.api!r} is no version range such as ">=0.1,<2"') from None
+    if manifest.setup_file and not _inside(manifest.setup_file):
+        raise MalformedData(
+            f"{FILE_NAME}: setup_file = {manifest.setup_file!r} must lie beside the manifest or below it"
+        )
     for command in manifest.commands:
         if not COMMAND_NAME.fullmatch(command.name):
             raise MalformedData(
@@ -149,6 +161,10 @@ def _check(manifest: Manifest) -> None:
     for kind in manifest.entry_points:
         if kind not in set(Kind):
             raise MalformedData(f"{FILE_NAME}: entry_points.{kind} is no kind; allowed are {', '.join(Kind)}")
+
+
+def _inside(name: str) -> bool:
+    return not name.startswith("/") and "\\" not in name and not {"", ".", ".."}.intersection(name.split("/"))
 
 
 def read(path: Path) -> Manifest:
@@ -200,6 +216,9 @@ def to_plain(manifest: Manifest) -> dict[str, Any]:
         "kinds": [str(kind) for kind in manifest.kinds],
         "api": manifest.api,
         "docs": manifest.docs,
+        "setup_url": manifest.setup_url,
+        "setup_steps": list(manifest.setup_steps),
+        "setup_file": manifest.setup_file,
         "permissions": list(manifest.permissions),
         "settings": [
             {"name": one.name, "help": one.help, "type": one.type, "required": one.required}
@@ -219,6 +238,9 @@ def from_plain(value: dict[str, Any], distribution: str) -> Manifest:
         kinds=tuple(Kind(kind) for kind in value["kinds"]),
         api=value["api"],
         docs=value["docs"],
+        setup_url=value.get("setup_url", ""),
+        setup_steps=tuple(value.get("setup_steps", ())),
+        setup_file=value.get("setup_file", ""),
         permissions=tuple(value["permissions"]),
         settings=tuple(ManifestSetting(**one) for one in value["settings"]),
         secrets=tuple(ManifestSecret(**one) for one in value["secrets"]),

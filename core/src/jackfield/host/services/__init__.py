@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jackfield.host.services import conversations, entities, people, status
+from jackfield.host.services import conversations, diagnosis, entities, people, status
 from jackfield.host.services.context import OPERATIONS, Args, Live, ServiceContext
 
-__all__ = ["OPERATIONS", "Args", "Live", "ServiceContext", "conversations", "entities", "people", "status"]
+__all__ = ["OPERATIONS", "Args", "Live", "ServiceContext", "conversations", "diagnosis", "entities", "people", "status"]

@@ -8,7 +8,9 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from jackfield.errors import MalformedData, NoHost, NotFound, UsageError
+from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
+from jackfield.host.launching import Launcher
 from jackfield.ids import AgentGroupId, MessagingGroupId, SessionId
 from jackfield.models import Address, AgentGroup, InboundRow, MessagingGroup, Session
 from jackfield.store import chats, groups, sessions
@@ -20,6 +22,12 @@ E = TypeVar("E", bound=Enum)
 
 class Live(Protocol):
     """The running host, as far as operations need it."""
+
+    @property
+    def launcher(self) -> Launcher: ...
+
+    @property
+    def channels(self) -> ChannelDirectory: ...
 
     def wake(self, session_id: SessionId, group_id: AgentGroupId) -> None: ...
 
