@@ -5,33 +5,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
-from jackfield.api import Attaches, SendPath
+from jackfield.api import Attaches
 from jackfield.config.load import load, remember_good
-from jackfield.errors import ConfigError, JackfieldError, MailboxDamaged, NotFound, RecoveryNeeded, Unsupported
+from jackfield.errors import ConfigError, JackfieldError, MailboxDamaged, NotFound, Unsupported
 from jackfield.host.actions import Actions
 from jackfield.host.channels import ChannelDirectory, ChannelInstance
 from jackfield.host.collect import Collector
 from jackfield.host.control import ServerConnection
 from jackfield.host.delivery import Delivery
+from jackfield.host.enabled import load_plugins, prepare_runtimes
 from jackfield.host.extensions import Extensions, HostServices
 from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
 from jackfield.host.intake import Intake
 from jackfield.host.launching import Launcher
+from jackfield.host.notices import Notices, answer_address
 from jackfield.host.parking import Parking
 from jackfield.host.questions import Questions
+from jackfield.host.renewal import Renewal
 from jackfield.host.retention import Retention
 from jackfield.host.router import Router
 from jackfield.host.spool import Spool
 from jackfield.host.streams import Streams
 from jackfield.host.supervisor import Runner, Supervisor
+from jackfield.host.takeover import Takeover
 from jackfield.host.timer import DueTimer
 from jackfield.host.typing_indicator import TypingIndicator
 from jackfield.host.unfinished import Unfinished
-from jackfield.ids import AgentGroupId, SessionId, derive_id
+from jackfield.ids import AgentGroupId, SessionId
 from jackfield.models import (
     Ack,
     AckStatus,
@@ -39,17 +42,12 @@ from jackfield.models import (
     AgentGroup,
     InboundRow,
     InboundState,
-    MessageReceived,
     MessagingGroup,
     OutboundRow,
-    OutMessage,
     Session,
     SessionStatus,
-    loads,
 )
-from jackfield.models import Delivery as DeliveryRow
-from jackfield.plugins import Kind
-from jackfield.store import chats, events, groups, inbound, sessions, wirings
+from jackfield.store import inbound, wirings
 
 __all__ = ["LiveHost"]
 
@@ -66,7 +64,6 @@ class LiveHost:
         self.hub = hub
         self.request_stop = request_stop
         self.stop_requested = stop_requested
-        self._settled: set[SessionId] = set()
         self.channels = ChannelDirectory(hub, on_ready=self._channel_ready, wake=self._wake_chat)
         spool = Spool(hub)
         self.typing = TypingIndicator(hub, self.channels)
@@ -80,41 +77,51 @@ class LiveHost:
             on_damaged=self._mailbox_replaced,
             notes=lambda session_id: self.delivery.take_notes(session_id),
         )
+        self.notices = Notices(
+            hub,
+            self.inbox,
+            say=lambda address, message, path: self.delivery.send_direct(address, message, path=path),
+            ring=lambda session_id: self.supervisor.ring(session_id),
+        )
         self.streams = Streams(hub, self.channels)
         self.delivery = Delivery(
             hub,
             self.channels,
             streams=self.streams,
-            on_failed=self._delivery_failed,
-            on_degraded=self._delivery_changed,
+            on_failed=self.notices.delivery_failed,
+            on_degraded=self.notices.delivery_changed,
         )
         self.questions = Questions(hub, self.channels, respond=self._respond)
         self.services = HostServices(hub, self.inbox)
         self.actions = Actions(hub, self.services)
-        self.parking = Parking(hub, tell=self.tell)
-        self.supervisor = Supervisor(
-            hub,
-            self.launcher,
-            on_ring=self._ring,
-            parked=self._rests,
-            before_launch=self._before_launch,
-            on_ended=self._runner_ended,
-            on_cannot_start=self._cannot_start,
-            on_damaged=self._replace_soon,
-            nudge=self.nudge,
-        )
+        self.parking = Parking(hub, tell=self.notices.tell)
         self.collector = Collector(
             hub,
             self.delivery,
             on_action=self._act,
             on_acks=self._acked,
-            on_tell=self.tell,
+            on_tell=self.notices.tell,
             on_damaged=self._outbound_damaged,
             on_parked=self._parked,
             on_drafts=self.streams.show,
             nudge=self.nudge,
         )
-        self.unfinished = Unfinished(hub, self.inbox, wake=self._wake_session, tell=self.tell, retake=self.retake)
+        self.unfinished = Unfinished(
+            hub, self.inbox, wake=self._wake_session, tell=self.notices.tell, retake=self.retake
+        )
+        self.takeover = Takeover(hub, self.launcher, self.collector, self.unfinished, self.streams, nudge=self.nudge)
+        self.supervisor = Supervisor(
+            hub,
+            self.launcher,
+            on_ring=self._ring,
+            parked=self._rests,
+            before_launch=self.takeover.before_launch,
+            on_ended=self._runner_ended,
+            on_cannot_start=self.notices.cannot_start,
+            on_damaged=self._replace_soon,
+            nudge=self.nudge,
+        )
+        self.renewal = Renewal(hub, self.launcher, self.supervisor)
         self.router = Router(
             hub,
             self.channels,
@@ -139,17 +146,17 @@ class LiveHost:
 
     async def start(self) -> None:
         """Take up what the last life left, connect the channels, and begin."""
-        await self._load_plugins()
-        await self._prepare_runtimes()
+        await load_plugins(self.hub)
+        await prepare_runtimes(self.hub, self.launcher)
         adopted = await self.supervisor.adopt(self.launcher.runtimes)
-        self._settled.update(session.id for session in adopted)
+        self.takeover.adopted(adopted)
         for session in adopted:
             await self.launcher.adopted(session)
-            self._renew(session)
+            self.renewal.look_at(session)
         waiting = await self.unfinished.sessions_with_work()
         for session in waiting:
             try:
-                await self._before_launch(session)
+                await self.takeover.before_launch(session)
             except JackfieldError as problem:
                 self.hub.trouble("start")
                 log.warning("what session %s left can't be read yet: %s", session.id, problem)
@@ -175,33 +182,6 @@ class LiveHost:
         await self.channels.stop()
         await self.hub.settle(SEND_GRACE)
 
-    async def _load_plugins(self) -> None:
-        """The host halves of what groups use: actions and hooks must be there before the first message."""
-        wanted: dict[tuple[Kind, str], None] = {}
-        for group in await self.hub.store.read(groups.agent_groups):
-            try:
-                agent = self.hub.agent_settings(group)
-            except ConfigError:
-                continue  # told by _prepare_runtimes
-            wanted.update({(Kind.TOOLS, name): None for name in agent.tools})
-            wanted.update({(Kind.PACK, name): None for name in agent.packs})
-        wanted.update({(Kind.EXTENSION, name): None for name in self.hub.configuration.extensions})
-        await self.hub.plugins.load_enabled(list(wanted))
-
-    async def _prepare_runtimes(self) -> None:
-        """Create the runtimes that groups name, so that what they left behind is found."""
-        names = set()
-        for group in await self.hub.store.read(groups.agent_groups):
-            try:
-                names.add(self.hub.agent_settings(group).runtime)
-            except ConfigError as problem:
-                log.error("agent group %s can't run until its agent.toml is mended: %s", group.folder, problem)
-        for name in sorted(names):
-            try:
-                await asyncio.to_thread(self.launcher.runtime, name)
-            except JackfieldError as problem:
-                log.error("runtime %s can't be used: %s", name, problem)
-
     async def reload(self) -> dict[str, Any]:
         """Read `jackfield.toml` again; an invalid one keeps the old.
 
@@ -211,10 +191,10 @@ class LiveHost:
         fresh = await asyncio.to_thread(load, self.hub.home, strict=True, fall_back=False)
         self.hub.configuration = fresh
         await asyncio.to_thread(self.hub.plugins.refresh)
-        await self._load_plugins()
+        await load_plugins(self.hub)
         await asyncio.to_thread(remember_good, fresh)
         await self.channels.reload(self.intake)
-        self.renew()
+        self.renewal.renew()
         self.supervisor.forgive()
         await self.parking.forgive()
         await self.intake.retake()
@@ -258,37 +238,11 @@ class LiveHost:
     def wake(self, session_id: SessionId, group_id: AgentGroupId) -> None:
         self.supervisor.wake(session_id, group_id)
 
-    def _wake_session(self, session: Session) -> None:
-        if self.launcher.changed(session):
-            self.hub.spawn(self._wake_renewed(session), f"renew {session.id}")
-        else:
-            self.supervisor.wake(session.id, session.agent_group_id)
-
-    # ---- settings that change while runners live
-
     def renew(self, group_id: AgentGroupId | None = None) -> None:
-        """Replace the runners (of one group, or all) that were told other settings than hold now; each after its turn.
+        self.renewal.renew(group_id)
 
-        Noticed by itself as well, when a message comes and when a turn ends (messaging.md 11.3: all sessions of the
-        group, not only the one that asked).
-        """
-        for runner in list(self.supervisor.runners.values()):
-            if group_id in (None, runner.group_id):
-                self._renew(runner.session)
-
-    def _renew(self, session: Session) -> None:
-        if self.launcher.changed(session):
-            self.hub.spawn(self._outdate(session), f"renew {session.id}")
-
-    async def _outdate(self, session: Session) -> None:
-        if await self.launcher.renewable(session):
-            self.supervisor.outdate(session.id, "its agent's settings changed")
-
-    async def _wake_renewed(self, session: Session) -> None:
-        try:
-            await self._outdate(session)
-        finally:
-            self.supervisor.wake(session.id, session.agent_group_id)
+    def _wake_session(self, session: Session) -> None:
+        self.renewal.wake(session)
 
     def _wake_routed(self, session: Session, origin: Address | None) -> None:
         if origin is not None:
@@ -333,44 +287,10 @@ class LiveHost:
         self.collector.forget(session.id)
         await self.unfinished.refill(session, reason)
 
-    async def _before_launch(self, session: Session) -> None:
-        """The first time in this life: take over what an earlier runner committed, and release what it held."""
-        if session.id in self._settled:
-            return
-        folder = self.hub.folder_of(session)
-        if folder.outbound_db.exists():
-            try:
-                everything = await self.collector.collect(session.id)
-            except RecoveryNeeded:
-                await self._recover(session)
-                everything = await self.collector.collect(session.id)
-            if not everything:
-                return  # among the rest may be what ends a claim; so that comes before its launch, but beside the start
-        await self.unfinished.release_claims(session)
-        self.nudge()
-        self.collector.forget(session.id)
-        self._settled.add(session.id)
-
-    async def _recover(self, session: Session) -> None:
-        group = await self.hub.store.read(groups.agent_group, session.agent_group_id)
-        if group is None:
-            raise NotFound(f"agent group {session.agent_group_id} does not exist any more")
-        runtime = await asyncio.to_thread(self.launcher.runtime, self.hub.agent_settings(group).runtime)
-        log.info("rolling back the last transaction of session %s", session.id)
-        await runtime.recover(self.launcher.place_of(session, group))
-
     async def _runner_ended(self, runner: Runner, code: int) -> bool:
         self.launcher.ended(runner.session.id)
         self.typing.end(runner.session.id)
-        everything = await self.collector.collect(runner.session.id)
-        await self.streams.abort(runner.session.id)
-        if not everything:
-            return True  # the next host takes the rest, and then releases what is still claimed
-        released = await self.unfinished.release_claims(runner.session)
-        runner.worked = released.held or bool(runner.claims)
-        self.nudge()
-        self.collector.forget(runner.session.id)
-        return released.ready
+        return await self.takeover.after_end(runner)
 
     def _acked(self, session_id: SessionId, acks: Sequence[Ack]) -> None:
         """Follow what the runner has in its hands."""
@@ -385,7 +305,7 @@ class LiveHost:
             self.typing.end(session_id)
             self.supervisor.idle(session_id)
             if runner is not None:
-                self._renew(runner.session)
+                self.renewal.look_at(runner.session)
 
     async def _act(self, session: Session, group: AgentGroup, row: OutboundRow) -> None:
         response = await self.actions.handle(session, group, row)
@@ -405,47 +325,8 @@ class LiveHost:
 
         self.hub.spawn(rest(), f"park {session.id}")
 
-    async def _delivery_failed(self, row: DeliveryRow, text: str) -> None:
-        """Tell the agent's session once that something it sent did not arrive (C001)."""
-        session = await self.hub.store.read(sessions.session, row.session_id)
-        if session is None or session.status is SessionStatus.CLOSED:
-            log.warning("message %s of a closed session was not delivered: %s", row.out_id, row.reason)
-            return
-        row_id = derive_id("in", row.out_id, "failed")
-        await self.inbox.notify(session, text, subject="delivery failed", origin=row.address, row_id=row_id)
-        self.supervisor.ring(session.id)
-
-    async def _delivery_changed(self, session: Session, row: OutboundRow, notes: tuple[str, ...]) -> None:
-        """Tell the agent once what of its message could not be sent as it was (C075)."""
-        text = f"Your message #{row.seq} was sent with changes: {'; '.join(notes)}."
-        row_id = derive_id("in", row.id, "changed")
-        await self.inbox.notify(session, text, subject="delivery changed", origin=row.address, row_id=row_id)
-
-    async def _cannot_start(self, session: Session, reason: str) -> None:
-        await self.tell(session, f"The agent can't be started at the moment: {reason}. Your message is kept.")
-
-    async def tell(self, session: Session, text: str) -> None:
-        """The host's own words to the people of a session: where its newest message came from."""
-        address = await self._newest_origin(session)
-        if address is not None:
-            await self.delivery.send_direct(address, OutMessage(text=text), path=SendPath.NOTICE)
-
-    async def _newest_origin(self, session: Session) -> Address | None:
-        newest = await self.hub.store.read(inbound.entries, session_id=session.id, limit=1)
-        if newest and newest[0].event_id is not None:
-            stored = await self.hub.store.read(events.event, newest[0].event_id)
-            if stored is not None:
-                event = loads(MessageReceived, stored.body)
-                return event.answer_to or event.address
-        if session.messaging_group_id is None:
-            return None
-        chat = await self.hub.store.read(chats.messaging_group, session.messaging_group_id)
-        return self.answer_address(session, chat)
-
     def answer_address(self, session: Session, chat: MessagingGroup | None) -> Address | None:
-        if chat is None:
-            return None
-        return replace(chat.address, thread_id=session.thread_id)
+        return answer_address(session, chat)
 
     async def enqueue(self, session: Session, row: InboundRow) -> None:
         await self.inbox.use(session, lambda box: box.enqueue([row]))

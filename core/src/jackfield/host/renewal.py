@@ -1,0 +1,50 @@
+"""Settings that change while runners live: who was told other ones than hold now is replaced, after its turn.
+
+Noticed by itself when a message comes and when a turn ends, and looked for after a command that changed something
+(messaging.md 11.3: all sessions of the group, not only the one that asked).
+"""
+
+from __future__ import annotations
+
+from jackfield.host.hub import Hub
+from jackfield.host.launching import Launcher
+from jackfield.host.supervisor import Supervisor
+from jackfield.ids import AgentGroupId
+from jackfield.models import Session
+
+__all__ = ["Renewal"]
+
+
+class Renewal:
+    def __init__(self, hub: Hub, launcher: Launcher, supervisor: Supervisor) -> None:
+        self._hub = hub
+        self._launcher = launcher
+        self._supervisor = supervisor
+
+    def renew(self, group_id: AgentGroupId | None = None) -> None:
+        """Look at the runners of one group, or at all."""
+        for runner in list(self._supervisor.runners.values()):
+            if group_id in (None, runner.group_id):
+                self.look_at(runner.session)
+
+    def look_at(self, session: Session) -> None:
+        """Replace the session's runner if its settings changed."""
+        if self._launcher.changed(session):
+            self._hub.spawn(self._outdate(session), f"renew {session.id}")
+
+    def wake(self, session: Session) -> None:
+        """There is work for the session: what its runner was told is looked at first."""
+        if self._launcher.changed(session):
+            self._hub.spawn(self._outdate_and_wake(session), f"renew {session.id}")
+        else:
+            self._supervisor.wake(session.id, session.agent_group_id)
+
+    async def _outdate(self, session: Session) -> None:
+        if await self._launcher.renewable(session):
+            self._supervisor.outdate(session.id, "its agent's settings changed")
+
+    async def _outdate_and_wake(self, session: Session) -> None:
+        try:
+            await self._outdate(session)
+        finally:
+            self._supervisor.wake(session.id, session.agent_group_id)
