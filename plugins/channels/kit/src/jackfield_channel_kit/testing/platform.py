@@ -7,7 +7,7 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -80,6 +80,9 @@ class FakePlatform:
     `method` below is the platform's own word for a request: the last segment of the path, unless `method_of` says
     otherwise; "*" is any.  Troubles are taken in the order in which they were set, each once (`times`).
     """
+
+    ends_with_client: ClassVar[bool] = False
+    """Whether a request is given up when its client goes away, as a long poll is."""
 
     def __init__(self) -> None:
         self.requests: list[Recorded] = []
@@ -178,7 +181,9 @@ class FakePlatform:
         for path, serve in self._socket_routes:
             app.router.add_get(path, self._serve_socket(serve))
         app.router.add_route("*", "/{rest:.*}", self._serve(self.unknown))
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.1, handler_cancellation=self.ends_with_client
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()

@@ -12,7 +12,7 @@ from jackfield_channel_kit.text.dialects.telegram import escaped
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-__all__ = ["MatrixHtml", "TeamsHtml"]
+__all__ = ["MatrixHtml", "TeamsHtml", "TelegramRich"]
 
 
 class MatrixHtml(Dialect):
@@ -86,3 +86,18 @@ class TeamsHtml(MatrixHtml):
 
     def heading(self, level: int, children: Sequence[Token]) -> str:
         return super().heading(min(level, 3), children)
+
+
+class TelegramRich(MatrixHtml):
+    """Telegram's rich messages (Bot API 10.1): the same elements, tables without sections."""
+
+    rule = "<hr/>"
+
+    def line_break(self, hard: bool, opened: dict[str, int]) -> str:
+        return "<br/>"
+
+    def table(self, rows: list[list[Sequence[Token]]], alignments: list[str]) -> str:
+        table = super().table(rows, alignments)
+        for tag in ("<thead>", "</thead>", "<tbody>", "</tbody>"):
+            table = table.replace(tag, "")
+        return table

@@ -1,0 +1,590 @@
+"""A Bot API server with people on it: enough of Telegram that aiogram and python-telegram-bot take it for real.
+
+People's side: `say`, `album`, `edit`, `click`, `react`, `migrate`, `admit`.  What they see comes from `seen`, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from jackfield_channel_kit.testing.platform import FakePlatform, Recorded, Reply
+from jackfield_channel_kit.testing.telegram_wire import Unparsable, arguments_of, parse_html, rich_text, utf16
+
+__all__ = ["BOT_ID", "BOT_NAME", "Refusal", "Seen", "TelegramFake"]
+
+BOT_ID = 700_100
+BOT_NAME = "jack_test_bot"
+TEXT_LIMIT = 4096
+CAPTION_LIMIT = 1024
+RICH_LIMIT = 32_768
+DOWNLOAD_LIMIT = 20 * 1024 * 1024
+_MEDIA = {
+    "sendDocument": "document",
+    "sendPhoto": "photo",
+    "sendVideo": "video",
+    "sendAudio": "audio",
+    "sendAnimation": "animation",
+    "sendVoice": "voice",
+}
+
+_USE = "use deleteWebhook to delete the webhook first"
+_SAME = (
+    "specified new message content and reply markup are exactly the same as a current content and reply markup of the "
+    "message"
+)
+
+Message = dict[str, Any]
+Arguments = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What people see: a new or changed message, one that is gone, a reaction, typing, a draft, an answered click."""
+
+    kind: Literal["message", "edit", "delete", "reaction", "action", "draft", "answer"]
+    chat: int
+    thread: int | None = None
+    message_id: int = 0
+    text: str = ""
+    """As it reads, without markup."""
+    files: tuple[tuple[str, bytes], ...] = ()
+    buttons: tuple[tuple[str, str], ...] = ()
+    """Label, and data or URL."""
+    emoji: str = ""
+    message: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Refusal(Exception):
+    """An answer with `ok: false`."""
+
+    def __init__(self, code: int, description: str, **parameters: Any) -> None:
+        super().__init__(description)
+        self.code = code
+        self.description = description
+        self.parameters = parameters
+
+    def reply(self) -> Reply:
+        body: dict[str, Any] = {"ok": False, "error_code": self.code, "description": self.description}
+        if self.parameters:
+            body["parameters"] = self.parameters
+        return Reply(self.code, body)
+
+
+class TelegramFake(FakePlatform):
+    """One bot on one server.  Private chats have their person's id (positive), groups are negative.
+
+    A newer `getUpdates` ends an older one with 409, as Telegram does.  `unknown_methods` are answered as by a
+    server that is too old for them.
+    """
+
+    ends_with_client: ClassVar[bool] = True
+
+    def __init__(self, token: str = "700100:AAtest-token-of-the-fake") -> None:
+        super().__init__()
+        self.token = token
+        self.seen: asyncio.Queue[Seen] = asyncio.Queue()
+        self.updates: list[dict[str, Any]] = []
+        """What nobody confirmed yet."""
+        self.confirmed = 0
+        """The highest `update_id` that was confirmed by a greater offset."""
+        self.messages: dict[tuple[int, int], Message] = {}
+        self.files: dict[str, tuple[str, bytes]] = {}
+        self.chats: dict[int, dict[str, Any]] = {}
+        self.moved: dict[int, int] = {}
+        """Groups that became supergroups."""
+        self.webhook: dict[str, Any] = {"url": "", "has_custom_certificate": False, "pending_update_count": 0}
+        self.commands: list[Any] = []
+        self.revoked = False
+        self.muted = False
+        """Long polls get no answer at all."""
+        self.unknown_methods: set[str] = set()
+        self._next_update = 1000
+        self._next_message = 1
+        self._poll: asyncio.Event | None = None
+        self._news = asyncio.Condition()
+        self.on("POST", "/bot{token}/{method}", self._serve_method)
+        self.on("GET", "/bot{token}/{method}", self._serve_method)
+        self.on("GET", "/file/bot{token}/{path:.*}", self._serve_file)
+
+    # ---- people
+
+    async def say(
+        self,
+        text: str = "",
+        *,
+        chat: int = 11,
+        sender: int = 11,
+        thread: int | None = None,
+        file: tuple[str, bytes] | None = None,
+        entities: Sequence[Mapping[str, Any]] = (),
+        reply_to: int | None = None,
+        bot: bool = False,
+        kind: str = "message",
+        **extra: Any,
+    ) -> Message:
+        """Somebody writes; the message.  `extra` are further fields of it, such as `sender_chat`."""
+        message = self._message(chat, thread)
+        if kind == "message":
+            message["from"] = self.person(sender, bot=bot)
+        if file is not None:
+            message["document"] = self.store(*file)
+            message |= {"caption": text, "caption_entities": list(entities)} if text else {}
+        elif text:
+            message |= {"text": text, "entities": list(entities)}
+        if reply_to is not None:
+            message["reply_to_message"] = {
+                key: value for key, value in self.messages[chat, reply_to].items() if key != "reply_to_message"
+            }
+        message |= extra
+        self.messages[chat, message["message_id"]] = message
+        await self.push(kind, message)
+        return message
+
+    async def album(
+        self, names: Sequence[str], *, caption: str = "", chat: int = 11, group: str = "album1"
+    ) -> list[int]:
+        """Somebody sends several files at once: a message and an update each; the message ids."""
+        ids = []
+        for number, name in enumerate(names):
+            message = await self.say(
+                caption if number == 0 else "", chat=chat, file=(name, name.encode()), media_group_id=group
+            )
+            ids.append(message["message_id"])
+        return ids
+
+    async def edit(self, message: Message, text: str) -> None:
+        """Somebody edits what they wrote."""
+        message |= {"text": text, "entities": [], "edit_date": int(time.time())}
+        await self.push("edited_message", message)
+
+    async def click(self, chat: int, message_id: int, data: str, *, by: int = 11) -> str:
+        """Somebody presses a button; the id of the query."""
+        query = f"query{self._next_update}"
+        message = self.messages.get((chat, message_id), {"chat": self._chat(chat), "message_id": message_id, "date": 0})
+        await self.push(
+            "callback_query",
+            {"id": query, "from": self.person(by), "message": message, "chat_instance": "1", "data": data},
+        )
+        return query
+
+    async def react(self, chat: int, message_id: int, old: Sequence[str], new: Sequence[str], *, by: int = 11) -> None:
+        """Somebody's reactions to a message change."""
+        await self.push(
+            "message_reaction",
+            {
+                "chat": self._chat(chat),
+                "message_id": message_id,
+                "user": self.person(by),
+                "date": int(time.time()),
+                "old_reaction": [{"type": "emoji", "emoji": one} for one in old],
+                "new_reaction": [{"type": "emoji", "emoji": one} for one in new],
+            },
+        )
+
+    async def migrate(self, old: int, new: int) -> None:
+        """A group becomes a supergroup; both service messages come."""
+        self.moved[old] = new
+        self.chats[new] = {**self._chat(old), "id": new, "type": "supergroup"}
+        await self.say(chat=old, migrate_to_chat_id=new)
+        await self.say(chat=new, migrate_from_chat_id=old)
+
+    async def admit(self, chat: int, status: str = "member", before: str = "left") -> None:
+        """The bot is added to a chat, or thrown out of it."""
+        us = {"id": BOT_ID, "is_bot": True, "first_name": "Jack", "username": BOT_NAME}
+        await self.push(
+            "my_chat_member",
+            {
+                "chat": self._chat(chat),
+                "from": self.person(11),
+                "date": int(time.time()),
+                "old_chat_member": {"user": us, "status": before, "until_date": 0},
+                "new_chat_member": {"user": us, "status": status, "until_date": 0},
+            },
+        )
+
+    def person(self, number: int, *, bot: bool = False) -> dict[str, Any]:
+        """A user of that id."""
+        if number == BOT_ID:
+            return {"id": BOT_ID, "is_bot": True, "first_name": "Jack", "username": BOT_NAME}
+        return {"id": number, "is_bot": bot, "first_name": f"P{number}", "username": f"person{number}"}
+
+    def store(self, name: str, data: bytes) -> dict[str, Any]:
+        """Keep a file; its description."""
+        file_id = f"file{len(self.files)}-{len(data)}"
+        self.files[file_id] = (name, data)
+        return {
+            "file_id": file_id,
+            "file_unique_id": f"u{file_id}",
+            "file_name": name,
+            "file_size": len(data),
+            "mime_type": "application/octet-stream",
+        }
+
+    async def push(self, kind: str, content: Any) -> int:
+        """Queue an update; its id."""
+        update_id = self._next_update
+        self._next_update += 1
+        async with self._news:
+            self.updates.append({"update_id": update_id, kind: json.loads(json.dumps(content))})
+            self._news.notify_all()
+        return update_id
+
+    # ---- the server
+
+    async def _serve_file(self, request: Recorded) -> Reply:
+        found = self.files.get(request.params["path"].rsplit("/", 1)[-1])
+        if request.params["token"] != self.token or found is None:
+            return Refusal(404, "Not Found").reply()
+        return Reply(200, found[1], {"content-type": "application/octet-stream"})
+
+    async def _serve_method(self, request: Recorded) -> Reply:
+        method = request.params["method"]
+        try:
+            if request.params["token"] != self.token or self.revoked:
+                raise Refusal(401, "Unauthorized")
+            arguments, files = arguments_of(request)
+            if method in _MEDIA:
+                return Reply(200, {"ok": True, "result": self._send_file(_MEDIA[method], arguments, files)})
+            if method == "sendMediaGroup":
+                return Reply(200, {"ok": True, "result": self._send_group(arguments, files)})
+            serve: Callable[[Arguments], Awaitable[Any]] | None = getattr(self, f"_do_{method}", None)
+            if serve is None or method in self.unknown_methods:
+                raise Refusal(404, "Not Found")
+            return Reply(200, {"ok": True, "result": await serve(arguments)})
+        except Refusal as refusal:
+            return refusal.reply()
+
+    # The methods by their own names.
+
+    async def _do_getMe(self, arguments: Arguments) -> Any:
+        return {
+            **self.person(BOT_ID),
+            "can_join_groups": True,
+            "can_read_all_group_messages": False,
+            "supports_inline_queries": False,
+        }
+
+    async def _do_getUpdates(self, arguments: Arguments) -> Any:
+        if self.webhook["url"]:
+            raise Refusal(409, f"Conflict: can't use getUpdates method while webhook is active; {_USE}")
+        if self._poll is not None:
+            self._poll.set()
+        mine = self._poll = asyncio.Event()
+        async with self._news:
+            self._news.notify_all()
+        offset = int(arguments.get("offset") or 0)
+        if offset > 0:
+            self.confirmed = max(self.confirmed, offset - 1)
+            self.updates = [update for update in self.updates if update["update_id"] >= offset]
+        allowed = arguments.get("allowed_updates") or []
+        until = time.monotonic() + float(arguments.get("timeout") or 0)
+
+        def waiting() -> list[dict[str, Any]]:
+            return [one for one in self.updates if not allowed or any(kind in one for kind in allowed)]
+
+        async with self._news:
+            while self.muted or not waiting():
+                left = until - time.monotonic()
+                if mine.is_set() or (left <= 0 and not self.muted):
+                    break
+                try:
+                    await asyncio.wait_for(self._news.wait(), None if self.muted else left)
+                except TimeoutError:
+                    break
+        if mine.is_set():
+            raise Refusal(
+                409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"
+            )
+        if self._poll is mine:
+            self._poll = None
+        return waiting()[: int(arguments.get("limit") or 100)]
+
+    async def _do_setWebhook(self, arguments: Arguments) -> Any:
+        self.webhook = {**self.webhook, **arguments, "url": arguments.get("url", "")}
+        return True
+
+    async def _do_deleteWebhook(self, arguments: Arguments) -> Any:
+        self.webhook = {"url": "", "has_custom_certificate": False, "pending_update_count": len(self.updates)}
+        if arguments.get("drop_pending_updates"):
+            self.updates.clear()
+        return True
+
+    async def _do_getWebhookInfo(self, arguments: Arguments) -> Any:
+        return {key: value for key, value in self.webhook.items() if key != "secret_token"}
+
+    async def _do_setMyCommands(self, arguments: Arguments) -> Any:
+        self.commands = arguments["commands"]
+        return True
+
+    async def _do_sendMessage(self, arguments: Arguments) -> Any:
+        text, entities = self._formatted(arguments, "text", TEXT_LIMIT, "message is too long")
+        if not text:
+            raise Refusal(400, "Bad Request: message text is empty")
+        return self._post(arguments, {"text": text, "entities": entities}, text)
+
+    async def _do_sendRichMessage(self, arguments: Arguments) -> Any:
+        content, text = self._rich(arguments)
+        return self._post(arguments, content, text)
+
+    async def _do_sendRichMessageDraft(self, arguments: Arguments) -> Any:
+        if int(arguments["chat_id"]) < 0:
+            raise Refusal(400, "Bad Request: drafts can be sent to private chats only")
+        if not int(arguments.get("draft_id") or 0):
+            raise Refusal(400, "Bad Request: draft_id must be non-zero")
+        _, text = self._rich(arguments)
+        self._see("draft", int(arguments["chat_id"]), text=text, message_id=int(arguments["draft_id"]))
+        return True
+
+    async def _do_editMessageText(self, arguments: Arguments) -> Any:
+        message = self._own(arguments, "edit")
+        if "text" not in message and "rich_message" not in message:
+            raise Refusal(400, "Bad Request: there is no text in the message to edit")
+        if "rich_message" in arguments:
+            content, text = self._rich(arguments)
+        else:
+            text, entities = self._formatted(arguments, "text", TEXT_LIMIT, "message is too long")
+            content = {"text": text, "entities": entities}
+        return self._change(message, content, arguments, text)
+
+    async def _do_editMessageCaption(self, arguments: Arguments) -> Any:
+        message = self._own(arguments, "edit")
+        text, entities = self._formatted(arguments, "caption", CAPTION_LIMIT, "message caption is too long")
+        return self._change(message, {"caption": text, "caption_entities": entities}, arguments, text)
+
+    async def _do_editMessageReplyMarkup(self, arguments: Arguments) -> Any:
+        message = self._own(arguments, "edit")
+        return self._change(message, {}, arguments, message.get("text", ""))
+
+    async def _do_deleteMessage(self, arguments: Arguments) -> Any:
+        message = self._own(arguments, "delete")
+        del self.messages[message["chat"]["id"], message["message_id"]]
+        self._see("delete", message["chat"]["id"], message_id=message["message_id"])
+        return True
+
+    async def _do_setMessageReaction(self, arguments: Arguments) -> Any:
+        chat, number = int(arguments["chat_id"]), _number(arguments["message_id"])
+        if (chat, number) not in self.messages:
+            raise Refusal(400, "Bad Request: message to react not found")
+        emoji = [one["emoji"] for one in arguments.get("reaction") or []]
+        if any("\ufe0f" in one for one in emoji) or len(emoji) > 1:
+            raise Refusal(400, "Bad Request: REACTION_INVALID")
+        message = self.messages[chat, number]
+        before = message.pop("_reaction", "")
+        message["_reaction"] = emoji[0] if emoji else ""
+        text = "on" if emoji else "off"
+        self._see("reaction", chat, message_id=number, emoji=emoji[0] if emoji else before, text=text)
+        return True
+
+    async def _do_sendChatAction(self, arguments: Arguments) -> Any:
+        chat = self._checked_chat(arguments)
+        self._see("action", chat, text=arguments["action"])
+        return True
+
+    async def _do_answerCallbackQuery(self, arguments: Arguments) -> Any:
+        self._see("answer", 0, text=arguments.get("text", ""), emoji=arguments["callback_query_id"])
+        return True
+
+    async def _do_getFile(self, arguments: Arguments) -> Any:
+        found = self.files.get(arguments["file_id"])
+        if found is None:
+            raise Refusal(400, "Bad Request: invalid file_id")
+        if len(found[1]) > DOWNLOAD_LIMIT:
+            raise Refusal(400, "Bad Request: file is too big")
+        file_id = arguments["file_id"]
+        return {
+            "file_id": file_id,
+            "file_unique_id": f"u{file_id}",
+            "file_size": len(found[1]),
+            "file_path": f"documents/{file_id}",
+        }
+
+    async def _do_getChat(self, arguments: Arguments) -> Any:
+        return {**self._chat(self._checked_chat(arguments)), "accent_color_id": 0, "max_reaction_count": 1}
+
+    async def _do_logOut(self, arguments: Arguments) -> Any:
+        return True
+
+    async def _do_close(self, arguments: Arguments) -> Any:
+        return True
+
+    # ---- what they share
+
+    def _send_file(self, kind: str, arguments: Arguments, files: Mapping[str, tuple[str, bytes]]) -> Any:
+        name, data = _file(arguments.get(kind), kind, files)
+        caption, entities = self._formatted(arguments, "caption", CAPTION_LIMIT, "message caption is too long")
+        content: dict[str, Any] = self._media(kind, name, data)
+        content |= {"caption": caption, "caption_entities": entities} if caption else {}
+        return self._post(arguments, content, caption, ((name, data),))
+
+    def _send_group(self, arguments: Arguments, files: Mapping[str, tuple[str, bytes]]) -> Any:
+        items = arguments["media"]
+        kinds = {item["type"] for item in items}
+        if not 2 <= len(items) <= 10 or (len(kinds) > 1 and not kinds <= {"photo", "video"}):
+            raise Refusal(400, "Bad Request: wrong media group")
+        sent: list[Message] = []
+        seen: list[tuple[str, bytes]] = []
+        captions: list[str] = []
+        for item in items:
+            name, data = _file(item["media"], "", files)
+            caption, entities = self._formatted(item, "caption", CAPTION_LIMIT, "message caption is too long")
+            content = {**self._media(item["type"], name, data), "media_group_id": f"g{self._next_message}"}
+            content |= {"caption": caption, "caption_entities": entities} if caption else {}
+            sent.append(self._keep(arguments, content))
+            seen.append((name, data))
+            captions += [caption] if caption else []
+        self._show_message(sent[0], "\n".join(captions), tuple(seen))
+        return sent
+
+    def _media(self, kind: str, name: str, data: bytes) -> dict[str, Any]:
+        kept = self.store(name, data)
+        if kind == "photo":
+            return {"photo": [{**kept, "width": 90, "height": 90}]}
+        extra = {"video": {"width": 1, "height": 1, "duration": 1}, "audio": {"duration": 1}, "voice": {"duration": 1}}
+        return {kind: {**kept, **extra.get(kind, {})}}
+
+    def _formatted(self, arguments: Arguments, name: str, limit: int, problem: str) -> tuple[str, list[Any]]:
+        text, entities = arguments.get(name) or "", arguments.get("entities") or []
+        if arguments.get("parse_mode") == "HTML":
+            try:
+                text, entities = parse_html(text)
+            except Unparsable as reason:
+                raise Refusal(400, f"Bad Request: can't parse entities: {reason}") from None
+        text = text.strip()
+        if utf16(text) > limit:
+            raise Refusal(400, f"Bad Request: {problem}")
+        return text, entities
+
+    def _rich(self, arguments: Arguments) -> tuple[dict[str, Any], str]:
+        rich = arguments["rich_message"]
+        given = [rich[name] for name in ("html", "markdown") if rich.get(name)]
+        if len(given) != 1:
+            raise Refusal(400, "Bad Request: rich message must have exactly one of html, markdown and blocks")
+        try:
+            text = rich_text(rich["html"]) if rich.get("html") else rich["markdown"]
+        except Unparsable as reason:
+            raise Refusal(400, f"Bad Request: can't parse rich message: {reason}") from None
+        if len(text) > RICH_LIMIT:
+            raise Refusal(400, "Bad Request: rich message is too long")
+        return {"rich_message": {"blocks": [{"type": "paragraph", "text": text}]}}, text
+
+    def _checked_chat(self, arguments: Arguments) -> int:
+        chat = int(arguments["chat_id"])
+        if chat in self.moved:
+            raise Refusal(
+                400, "Bad Request: group chat was upgraded to a supergroup chat", migrate_to_chat_id=self.moved[chat]
+            )
+        return chat
+
+    def _own(self, arguments: Arguments, what: str) -> Message:
+        chat, number = self._checked_chat(arguments), _number(arguments["message_id"])
+        message = self.messages.get((chat, number))
+        if message is None:
+            raise Refusal(400, f"Bad Request: message to {what} not found")
+        return message
+
+    def _change(self, message: Message, content: dict[str, Any], arguments: Arguments, text: str) -> Any:
+        markup = arguments.get("reply_markup")
+        changed = {
+            key: value
+            for key, value in message.items()
+            if key not in ("text", "entities", "rich_message", "reply_markup")
+        }
+        changed |= content or {key: message[key] for key in ("text", "entities", "rich_message") if key in message}
+        changed |= {"reply_markup": markup} if markup else {}
+        if {**message, "edit_date": 0} == {**changed, "edit_date": 0}:
+            raise Refusal(400, f"Bad Request: message is not modified: {_SAME}")
+        message.clear()
+        message |= {**changed, "edit_date": int(time.time())}
+        chat, number = message["chat"]["id"], message["message_id"]
+        self._see("edit", chat, message_id=number, text=text, buttons=_buttons(message), message=message)
+        return _shown(message)
+
+    def _post(
+        self, arguments: Arguments, content: dict[str, Any], text: str, files: tuple[tuple[str, bytes], ...] = ()
+    ) -> Any:
+        message = self._keep(arguments, content)
+        self._show_message(message, text, files)
+        return _shown(message)
+
+    def _keep(self, arguments: Arguments, content: dict[str, Any]) -> Message:
+        chat = self._checked_chat(arguments)
+        thread = arguments.get("message_thread_id")
+        message = {**self._message(chat, int(thread) if thread else None), "from": self.person(BOT_ID), **content}
+        reply = arguments.get("reply_parameters")
+        if reply:
+            target = self.messages.get((chat, _number(reply["message_id"])))
+            if target is None and not reply.get("allow_sending_without_reply"):
+                raise Refusal(400, "Bad Request: message to be replied not found")
+            if target is not None:
+                message["reply_to_message"] = {
+                    key: value for key, value in _shown(target).items() if key != "reply_to_message"
+                }
+        if arguments.get("reply_markup"):
+            message["reply_markup"] = arguments["reply_markup"]
+            for _, data in _buttons(message):
+                if not 1 <= len(data.encode()) <= 64 and not data.startswith("http"):
+                    raise Refusal(400, "Bad Request: BUTTON_DATA_INVALID")
+        self.messages[chat, message["message_id"]] = message
+        return message
+
+    def _show_message(self, message: Message, text: str, files: tuple[tuple[str, bytes], ...]) -> None:
+        self._see(
+            "message",
+            message["chat"]["id"],
+            thread=message.get("message_thread_id"),
+            message_id=message["message_id"],
+            text=text,
+            files=files,
+            buttons=_buttons(message),
+            message=message,
+        )
+
+    def _see(self, kind: Any, chat: int, **what: Any) -> None:
+        self.seen.put_nowait(Seen(kind, chat, **what))
+
+    def _message(self, chat: int, thread: int | None) -> Message:
+        number = self._next_message
+        self._next_message += 1
+        topic = {"message_thread_id": thread, "is_topic_message": True} if thread is not None else {}
+        return {"message_id": number, "date": int(time.time()), "chat": self._chat(chat), **topic}
+
+    def _chat(self, number: int) -> dict[str, Any]:
+        if number not in self.chats:
+            if number > 0:
+                made = {"id": number, "type": "private", "first_name": f"P{number}", "username": f"person{number}"}
+            else:
+                made = {
+                    "id": number,
+                    "type": "supergroup" if number < -(10**12) else "group",
+                    "title": f"Group {number}",
+                }
+            self.chats[number] = made
+        return self.chats[number]
+
+
+def _file(value: Any, name: str, files: Mapping[str, tuple[str, bytes]]) -> tuple[str, bytes]:
+    key = str(value).removeprefix("attach://") if value else name
+    if key not in files:
+        raise Refusal(400, "Bad Request: there is no file in the request")
+    return files[key]
+
+
+def _number(value: Any) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise Refusal(400, "Bad Request: message identifier is not specified") from None
+
+
+def _buttons(message: Message) -> tuple[tuple[str, str], ...]:
+    rows = (message.get("reply_markup") or {}).get("inline_keyboard") or []
+    return tuple((one["text"], one.get("callback_data") or one.get("url") or "") for row in rows for one in row)
+
+
+def _shown(message: Message) -> Message:
+    return {key: value for key, value in message.items() if not key.startswith("_")}
