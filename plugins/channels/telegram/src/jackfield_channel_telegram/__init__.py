@@ -1,0 +1,1 @@
+"""Jackfield's Telegram channel; its door is `plugin`."""
