@@ -22,6 +22,7 @@ REQUIREMENTS = {
     "synapse": r"no synapse on this machine",
     "ngircd": r"no ngircd on this machine",
     "inspircd": r"no inspircd on this machine",
+    "telegram-clients": r"no telegram-clients on this machine",
 }
 """What may be required, and how the reasons read with which tests skip for want of it."""
 

@@ -1,4 +1,4 @@
-"""Install the servers that tests talk to, below .engines/ and nowhere else: `python scripts/engines.py [NAME...]`.
+"""Install the servers and clients that tests talk to, below .engines/ and nowhere else: `python scripts/engines.py [NAME...]`.
 
 What can't be had on a machine is said in one line and its tests skip with that reason; only `--strict` fails.  Nothing
 here needs root: Debian packages are unpacked, not installed.
@@ -17,7 +17,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(os.environ.get("JACKFIELD_ENGINES", ROOT / ".engines"))
-SYNAPSE = "1.163.2"
 SECONDS = 600.0
 
 
@@ -40,16 +39,20 @@ def run(*command: str, cwd: Path | None = None) -> None:
         raise Unavailable(f"{' '.join(command[:3])} ...: {said}")
 
 
-def synapse(target: Path) -> None:
-    """A Matrix homeserver in an environment of its own: its pins must not meet ours."""
-    run(sys.executable, "-m", "venv", "--without-pip", str(target))
-    python = str(target / "bin" / "python")
-    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
-    if uv is None:
-        raise Unavailable("uv is missing; run make setup first")
-    run(uv, "pip", "install", "--quiet", "--only-binary", ":all:", "--compile-bytecode", "--python", python,
-        f"matrix-synapse=={SYNAPSE}")  # fmt: skip
-    run(python, "-c", "import synapse.app.homeserver")
+def python(module: str, *requirements: str) -> Callable[[Path], None]:
+    """Python packages in an environment of their own: their pins must not meet ours.  `module` proves them."""
+
+    def install(target: Path) -> None:
+        run(sys.executable, "-m", "venv", "--without-pip", str(target))
+        python = str(target / "bin" / "python")
+        uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+        if uv is None:
+            raise Unavailable("uv is missing; run make setup first")
+        run(uv, "pip", "install", "--quiet", "--only-binary", ":all:", "--compile-bytecode", "--python", python,
+            *requirements)  # fmt: skip
+        run(python, "-c", f"import {module}")
+
+    return install
 
 
 def debian(program: str, *packages: str) -> Callable[[Path], None]:
@@ -80,9 +83,10 @@ def debian(program: str, *packages: str) -> Callable[[Path], None]:
 
 
 ENGINES: dict[str, Callable[[Path], None]] = {
-    "synapse": synapse,
+    "synapse": python("synapse.app.homeserver", "matrix-synapse==1.163.2"),
     "ngircd": debian("ngircd", "ngircd", "libident"),
     "inspircd": debian("inspircd", "inspircd", "libtre5", "libargon2-1", "libhttp-parser2.9", "libre2-9"),
+    "telegram-clients": python("aiogram, telegram.ext", "aiogram==3.31.0", "python-telegram-bot==22.8"),
 }
 
 
