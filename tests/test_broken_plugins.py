@@ -8,7 +8,7 @@ import pytest
 
 from tests.harness.exchange import FIXTURES, Exchange, prepared
 
-GOOD = {"postbox", "recorder", "rewriting", "well", "printing"}
+GOOD = {"postbox", "recorder", "rewriting", "well", "printing", "keyed"}
 PLUGINS = tuple(
     sorted(path.name for path in FIXTURES.iterdir() if (path / "pyproject.toml").exists() and path.name not in GOOD)
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jackfield.cli import output
+from jackfield.cli import channel_doctor, channel_setup, output
 from jackfield.cli.lazy import Group, json_option
 from jackfield.cli.printable import line
 from jackfield.cli.running import reload_if_running
@@ -154,3 +154,7 @@ def remove(instance: str) -> None:
     if emit({"removed": instance, "reloaded": reloaded is not None}):
         return
     say(f"channel {instance} is out of {home.jackfield_toml}")
+
+
+channel.add_command(channel_doctor.doctor, "doctor")
+channel.add_command(channel_setup.setup, "setup")

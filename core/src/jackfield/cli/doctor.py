@@ -37,7 +37,7 @@ def doctor(fix_hints: bool, patience: float) -> int:
     """Look at everything that an exchange needs, and say how to mend what is wrong.
 
     The configuration, the home and its disk, the store, the plugins, every channel with its credentials, every runtime;
-    and for each agent a trial run from inside its sandbox.  It changes nothing, and works with a running host and
+    and for each agent a trial run from inside its sandbox.  It changes no setting, and works with a running host and
     without one.  Ends with exit code 1 when something does not work.
     """
     from jackfield.host.diagnosis import Level, worst
@@ -50,16 +50,17 @@ def doctor(fix_hints: bool, patience: float) -> int:
     if emit({"ok": code == 0, "level": str(level), "findings": [finding.as_json() for finding in findings]}):
         return code
     if fix_hints:
-        for fix in dict.fromkeys(finding.fix for finding in findings if finding.fix):
-            say(printable.line(fix))
+        for one in findings:
+            if one.fix:
+                say(f"{printable.line(one.check)}: {printable.line(one.fix)}")
         return code
     show_findings(findings)
-    counts = {word: sum(1 for one in findings if one.level is word) for word in Level}
     say()
     if level is Level.OK:
         say("All is well.", fg="green")
     else:
-        say(f"{counts[Level.ERROR]} errors, {counts[Level.WARNING]} warnings, {counts[Level.OK]} in order.", bold=True)
+        counts = [f"{sum(1 for one in findings if one.level is word)} {word}" for word in reversed(Level)]
+        say(", ".join(counts), bold=True)
     return code
 
 

@@ -29,7 +29,16 @@ from jackfield.config.problems import Problem, Severity, near, refuse
 from jackfield.config.settings import AgentSettings, HostSettings, IngressSettings
 from jackfield.errors import ConfigError, Conflict, NotFound, UsageError
 
-__all__ = ["MoreChecks", "add_channel", "remove_channel", "set_agent_value", "set_host_value", "values_from_texts"]
+__all__ = [
+    "MoreChecks",
+    "add_channel",
+    "fits",
+    "put_channel",
+    "remove_channel",
+    "set_agent_value",
+    "set_host_value",
+    "values_from_texts",
+]
 
 Json = Any
 MoreChecks = Callable[[Configuration], Sequence[Problem]]
@@ -93,6 +102,42 @@ def add_channel(
     _edit_home(home, change, f"channel {instance!r} was not added", more_checks)
 
 
+def put_channel(
+    home: Home,
+    channel_type: str,
+    instance: str,
+    settings: Mapping[str, Json],
+    *,
+    more_checks: MoreChecks | None = None,
+) -> bool:
+    """Set keys of `[channels.<instance>]`, and make the table where there is none; whether it was there.
+
+    Other keys, comments and the order stay.
+
+    Raises:
+        Conflict: there is one of that name and another type.
+        ConfigError: the settings are not usable; nothing is changed.
+    """
+    home.require()
+    if instance not in check_text(home, _read(home.jackfield_toml)).channels:
+        add_channel(home, channel_type, instance, settings, more_checks=more_checks)
+        return False
+
+    def change(document: TOMLDocument) -> None:
+        table: Any = document["channels"][instance]
+        if not isinstance(table, Mapping) or table.get("type", instance) != channel_type:
+            raise Conflict(
+                f"{home.jackfield_toml} has a channel {instance!r} of another type",
+                fix="choose another name for this one",
+            )
+        for key, value in settings.items():
+            if table.get(key) != value:
+                _put(document, ("channels", instance, key), value)
+
+    _edit_home(home, change, f"channel {instance!r} was not changed", more_checks)
+    return True
+
+
 def remove_channel(home: Home, instance: str) -> None:
     """Take a `[channels.<instance>]` table out.
 
@@ -150,13 +195,13 @@ def values_from_texts(model: type[BaseModel] | None, texts: Mapping[str, str]) -
     out: dict[str, Json] = {}
     for key, text in texts.items():
         readings = _readings(text)
-        out[key] = next((value for value in readings if model is None or _fits(model, (key,), value)), readings[0])
+        out[key] = next((value for value in readings if model is None or fits(model, (key,), value)), readings[0])
     return out
 
 
 def _agent_value(path: KeyPath, text: str) -> Json:
     readings = _readings(text)
-    return next((value for value in readings if _fits(AgentSettings, path, value)), readings[0])
+    return next((value for value in readings if fits(AgentSettings, path, value)), readings[0])
 
 
 def _readings(text: str) -> list[Json]:
@@ -170,7 +215,7 @@ def _readings(text: str) -> list[Json]:
     return readings
 
 
-def _fits(model: type[BaseModel], path: KeyPath, value: Json) -> bool:
+def fits(model: type[BaseModel], path: KeyPath, value: Json) -> bool:
     """Whether the model takes this value at this place, whatever it says about other places."""
     table: Json = value
     for part in reversed(path):

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jackfield.host.diagnosis.findings import Finding, Level, error, finding_from, ok, warning, worst
+from jackfield.host.diagnosis.findings import Finding, Level, error, finding_from, ok, problem_of, warning, worst
 
-__all__ = ["Finding", "Level", "error", "finding_from", "ok", "warning", "worst"]
+__all__ = ["Finding", "Level", "error", "finding_from", "ok", "problem_of", "warning", "worst"]

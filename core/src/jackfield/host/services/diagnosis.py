@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sqlite3
+from enum import Enum
 from typing import Any
 
 from jackfield.api import Channel, Deletes, KeepsHistory, OutboundPart, SendPath, ServesRoutes
@@ -85,7 +86,7 @@ async def _routes(context: ServiceContext, name: str, channel: Channel | None) -
 
 
 def _abilities(channel: Channel | None) -> dict[str, Any]:
-    """The capability table as JSON values; only what is not its default says anything, but all of it is shown."""
+    """The capability table as JSON values."""
     if channel is None:
         return {}
     can = channel.capabilities(None)
@@ -95,7 +96,9 @@ def _abilities(channel: Channel | None) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
-    return str(value) if isinstance(value, str) else value
+    if isinstance(value, Enum):
+        return value.value if isinstance(value, str) else value.name.lower()
+    return value
 
 
 @operation("channel.trial")

@@ -1,0 +1,120 @@
+"""What `channel setup` asks for, the table that it writes, and what manifests say about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jackfield.api import ChannelInfo, ChannelType
+from jackfield.cli.channel_form import questions, secret_keys, secret_name
+from jackfield.config import Home
+from jackfield.config.edit import put_channel
+from jackfield.errors import Conflict, MalformedData
+from jackfield.plugins.manifest import Manifest, from_plain, parse, to_plain
+from pydantic import BaseModel, Field
+
+MANIFEST = """
+title = "Keyed"
+kinds = ["channel"]
+api = ">=0.1,<2"
+setup_url = "https://console.invalid"
+setup_steps = ["One.", "Two."]
+setup_file = "data/app.yaml"
+
+[[settings]]
+name = "key"
+type = "secret"
+help = "From the manifest."
+required = true
+"""
+
+
+class Settings(BaseModel):
+    server: str = Field(description="From the model.")
+    key: str = "keyed-key"
+    extra: tuple[str, ...] = ()
+
+
+def kind(**more: Any) -> ChannelType:
+    return ChannelType(info=ChannelInfo(type="keyed", title="Keyed"), create=lambda *_: None, **more)  # type: ignore[arg-type]
+
+
+def test_secrets_are_asked_for_first_and_each_setting_once_with_its_help() -> None:
+    found = questions(kind(settings=Settings, secrets=("key",)), parse(MANIFEST), {"extra": ["a"]})
+    assert [one.key for one in found] == ["key", "server", "extra"]
+    assert [one.help for one in found] == ["From the manifest.", "From the model.", ""]
+    assert [one.required for one in found] == [True, True, False]
+    assert [one.secret for one in found] == [True, False, False]
+    assert [one.default for one in found] == ["keyed-key", None, ["a"]]
+
+
+def test_a_manifest_alone_is_enough_to_know_a_secret() -> None:
+    assert secret_keys(kind(), parse(MANIFEST)) == ["key"]
+    assert [one.key for one in questions(kind(), parse(MANIFEST), {})] == ["key"]
+    assert questions(kind(), None, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("instance", "present", "name"),
+    [
+        ("keyed", {}, "keyed-key"),
+        ("work", {}, "work-key"),
+        ("my_work", {}, "my-work-key"),
+        ("work", {"key": "shared"}, "shared"),
+        ("work", {"key": ["first", "second"]}, "first"),
+    ],
+)
+def test_instances_side_by_side_have_secrets_of_their_own(instance: str, present: dict[str, Any], name: str) -> None:
+    question = questions(kind(settings=Settings, secrets=("key",)), None, present)[0]
+    assert secret_name(question, instance, "keyed", present) == name
+
+
+# ---- the table
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path / "h")
+    home.create()
+    home.jackfield_toml.write_text("# top\n[host]\n", encoding="utf-8")
+    return home
+
+
+def test_a_table_is_made_and_then_changed_with_its_comments(home: Home) -> None:
+    assert put_channel(home, "keyed", "work", {"server": "a", "key": "k"}) is False
+    text = home.jackfield_toml.read_text().replace('server = "a"', 'server = "a"  # ours\ncolour = "red"')
+    home.jackfield_toml.write_text(text)
+    assert put_channel(home, "keyed", "work", {"server": "b"}) is True
+    after = home.jackfield_toml.read_text()
+    assert after == text.replace('server = "a"', 'server = "b"')
+    assert put_channel(home, "keyed", "work", {"server": "b"}) is True
+    assert home.jackfield_toml.read_text() == after
+
+
+def test_a_channel_of_another_type_is_left_alone(home: Home) -> None:
+    put_channel(home, "keyed", "work", {})
+    before = home.jackfield_toml.read_bytes()
+    with pytest.raises(Conflict):
+        put_channel(home, "other", "work", {"x": 1})
+    assert home.jackfield_toml.read_bytes() == before
+
+
+# ---- the manifest
+
+
+def test_a_manifest_tells_the_platforms_side_of_the_set_up() -> None:
+    found = parse(MANIFEST)
+    assert found.setup_steps == ("One.", "Two.")
+    assert from_plain(to_plain(found), "d") == found
+
+
+def test_what_an_older_version_kept_of_a_manifest_is_still_read() -> None:
+    old = {key: value for key, value in to_plain(parse(MANIFEST)).items() if not key.startswith("setup_")}
+    assert isinstance(from_plain(old, "d"), Manifest)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../secrets", "a/../../b", "a//b", "./a", "a\\\\b"])
+def test_a_file_outside_of_the_plugin_is_no_setup_file(name: str) -> None:
+    with pytest.raises(MalformedData, match="setup_file"):
+        parse(MANIFEST.replace("data/app.yaml", name))
