@@ -1,4 +1,4 @@
-"""Install the servers and clients that tests talk to, below .engines/ and nowhere else: `python scripts/engines.py [NAME...]`.
+"""Install what tests talk to, below .engines/ and nowhere else: `python scripts/engines.py [NAME...]`.
 
 What can't be had on a machine is said in one line and its tests skip with that reason; only `--strict` fails.  Nothing
 here needs root: Debian packages are unpacked, not installed.
@@ -44,13 +44,13 @@ def python(module: str, *requirements: str) -> Callable[[Path], None]:
 
     def install(target: Path) -> None:
         run(sys.executable, "-m", "venv", "--without-pip", str(target))
-        python = str(target / "bin" / "python")
+        program = str(target / "bin" / "python")
         uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
         if uv is None:
             raise Unavailable("uv is missing; run make setup first")
-        run(uv, "pip", "install", "--quiet", "--only-binary", ":all:", "--compile-bytecode", "--python", python,
+        run(uv, "pip", "install", "--quiet", "--only-binary", ":all:", "--compile-bytecode", "--python", program,
             *requirements)  # fmt: skip
-        run(python, "-c", f"import {module}")
+        run(program, "-c", f"import {module}")
 
     return install
 
