@@ -1,0 +1,1 @@
+"""The slack channel: `type = "slack"`."""
