@@ -136,4 +136,6 @@ class ChannelBench(PluginContract):
     async def never(self, work: asyncio.Task[Any], what: str) -> None:
         """Give something the chance to happen that must not."""
         await asyncio.wait({work}, timeout=self.window)
+        if work.done():
+            work.result()  # a peer that can't see such a thing has refused
         assert not work.done(), what
