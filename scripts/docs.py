@@ -1,4 +1,4 @@
-"""Writes the generated parts of the documentation: settings, commands, errors, hooks, events.
+"""Writes the generated parts of the documentation: settings, commands, errors, hooks, events, channels.
 
     python scripts/docs.py            write them again
     python scripts/docs.py --check    say what is out of date, and fail
@@ -25,6 +25,7 @@ from typing import Any
 import click
 from jackfield import errors
 from jackfield.api import HOOKS, HookKind, HookSpecs, ToolFailed, decisions
+from jackfield.api import channels as channel_api
 from jackfield.cli.app import ENTRIES, cli
 from jackfield.cli.lazy import shared_options
 from jackfield.config.settings import AgentSettings, HostSettings, IngressSettings
@@ -40,6 +41,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT))
+
+from scripts import docs_channels  # noqa: E402 - run as a script, Python looks beside this file only
+
 SOURCE = ROOT / "core" / "src" / "jackfield"
 ADVICE = ROOT / "docs" / "operators" / "errors.toml"
 _BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -354,6 +359,59 @@ def mailbox_values() -> str:
     return values(mailbox) + "\n" + values(runner_spec) + "\n" + values(content)
 
 
+# ---- channels
+
+
+def channel_list() -> str:
+    rows = []
+    for entry, kind in docs_channels.shipped():
+        name, release = kind.info.type, entry["releases"][-1]["source"]
+        page = ROOT / "docs" / "channels" / f"{name}.md"
+        target = page.name if page.exists() else f"../../{release['path']}/README.md"
+        rows.append((f"[{kind.info.title}]({target})", f"`{name}`", entry["description"], f"`{release['package']}`"))
+    return table(("channel", "type", "", "install"), rows)
+
+
+def channel_abilities() -> str:
+    """A row for each ability, a column for each shipped channel."""
+    able = {kind.info.title: docs_channels.capabilities_of(kind) for _, kind in docs_channels.shipped()}
+    rows = [(words, *(say(can) for can in able.values())) for words, _, say in docs_channels.ABILITIES]
+    return table(("", *able), rows)
+
+
+def channel_reference() -> str:
+    """Everything public of `jackfield.api.channels`, as the code has it."""
+    return "\n".join(_reference(name, getattr(channel_api, name)) for name in channel_api.__all__)
+
+
+def _reference(name: str, cls: type) -> str:
+    if dataclasses.is_dataclass(cls) or issubclass(cls, enum.Enum):
+        return value(cls)
+    lines, notes = [], []
+    for method, function in vars(cls).items():
+        inner = function.fget if isinstance(function, property) else function
+        if method.startswith("_") or not inspect.isfunction(inner):
+            continue
+        signature = (
+            re.sub(r"'([^']+)'", r"\1", str(inspect.signature(inner)))
+            .replace("(self, ", "(")
+            .replace("(self)", "()")
+            .replace("''", '""')
+        )
+        if isinstance(function, property):
+            lines.append(f"{method}: {signature.partition(' -> ')[2]}")
+        else:
+            lines.append(f"{'async ' if inspect.iscoroutinefunction(inner) else ''}def {method}{signature}")
+        if inner.__doc__:
+            notes.append(f"- `{method}`: {_one_paragraph(inner.__doc__)}")
+    parts = [f"### `{name}`", prose(cls.__doc__) if cls.__doc__ else "", "```text\n" + "\n".join(lines) + "\n```"]
+    return "\n\n".join(part for part in (*parts, "\n".join(notes)) if part) + "\n"
+
+
+def _one_paragraph(text: str) -> str:
+    return " ".join(prose(text).split())
+
+
 # ---- pages
 
 
@@ -396,6 +454,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "mailbox-tables": mailbox_tables,
     "mailbox-values": mailbox_values,
     "contract-checks": contract_checks,
+    "channel-list": channel_list,
+    "channel-abilities": channel_abilities,
+    "channel-reference": channel_reference,
 }
 
 
