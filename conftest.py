@@ -19,6 +19,7 @@ REQUIREMENTS = {
     "linux": r"only Linux|by /proc|no file size limit",
     "isolation": r"nothing isolates here|needs Landlock|the filter doesn't know",
     "tmpfs": r"(tmpfs|file system) can't be mounted",
+    "curl": r"no curl on this machine",
     "synapse": r"no synapse on this machine",
     "ngircd": r"no ngircd on this machine",
     "inspircd": r"no inspircd on this machine",

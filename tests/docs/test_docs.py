@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 import pytest
 from jackfield import errors
 from jackfield.api import HOOKS
+from jackfield.api import channels as channel_api
 from jackfield.config.settings import AgentSettings, HostSettings, IngressSettings
-from jackfield.models import DeliveryState, InboundState
+from jackfield.models import (
+    Capabilities,
+    ChannelState,
+    DeliveryState,
+    EventState,
+    InboundState,
+    MessageReceived,
+    OutMessage,
+    Person,
+)
 from jackfield.process.settings import ProcessSettings
+from jackfield.store import deliveries, inbound
 
 from tests.docs.pages import ROOT, Page, all_pages, page, script
 
@@ -113,10 +126,84 @@ def test_every_setting_has_a_heading_and_a_default_in_the_table(prefix: str, mod
         )
 
 
-def test_every_state_of_the_ledger_is_explained_to_operators() -> None:
+def rows_under(text: str, heading: str) -> dict[str, str]:
+    """The first cells of the table behind a heading, and the rest of their rows."""
+    part = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    return dict(re.findall(r"^\| (\S+) \|(.*)\|$", part, re.M))
+
+
+@pytest.mark.parametrize(
+    ("heading", "states", "ends"),
+    [
+        ("Accepted: events", EventState, set(EventState) - {EventState.RECEIVED}),
+        ("On the way in", InboundState, inbound.ENDS),
+        ("On the way out", DeliveryState, deliveries.ENDS),
+    ],
+)
+def test_every_state_of_the_ledger_stands_in_its_table_and_ends_are_bold(
+    heading: str, states: Iterable[str], ends: set[str]
+) -> None:
+    """Operators can look up what each state means, who moves it and what ends it."""
+    rows = rows_under(page("docs/operators/messages.md").text, heading)
+    assert {one for one in rows if "`" in one} == {f"**`{one}`**" if one in ends else f"`{one}`" for one in states}
+
+
+def test_what_the_table_says_about_retrying_is_what_the_command_does() -> None:
+    """`retry` and `drop` in the last column, against the states that `jackfield message` takes."""
     text = page("docs/operators/messages.md").text
-    for state in (*InboundState, *DeliveryState):
-        assert f"`{state}`" in text
+    tables = [(InboundState, rows_under(text, "On the way in")), (DeliveryState, rows_under(text, "On the way out"))]
+    may_retry = {("InboundState", one) for one in ("failed", "retrying", "parked")}
+    may_retry |= {("DeliveryState", one) for one in ("failed", "retrying", "waiting")}
+    for states, rows in tables:
+        for name, row in rows.items():
+            if "`" not in name:
+                continue
+            state = states(name.strip("*`"))
+            you = row.rsplit("|", 1)[1]
+            assert ("`retry`" in you) == ((states.__name__, state.value) in may_retry), name
+            ended = name.startswith("**")
+            assert ("`drop`" in you) == (not ended), name
+
+
+def test_every_public_name_of_a_channels_api_is_in_its_contract() -> None:
+    contract = page("docs/channels/contract.md")
+    written = contract.text.split("\n## Reference\n")[0]
+    for name in channel_api.__all__:
+        assert re.search(rf"\b{name}\b", written), f"{name} is explained nowhere"
+        assert f"`{name}`" in contract.headings
+    for method in ("accept", "cursor", "secret", "route_url", "report", "wake", "spawn", "folder", "clock", "instance"):
+        assert f"`{method}" in written
+
+
+@pytest.mark.parametrize("cls", [Capabilities, MessageReceived, Person, OutMessage])
+def test_every_field_of_what_channels_say_and_get_is_in_the_contract(cls: type) -> None:
+    written = page("docs/channels/contract.md").text.split("\n## Reference\n")[0]
+    common = {"address", "dedupe_key", "occurred_at"} if cls is MessageReceived else set()
+    rows = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| ([^|]+) \|", written, re.M))))
+    missing = {one.name for one in dataclasses.fields(cls)} - rows - common
+    assert not missing
+
+
+def test_every_error_of_a_channel_event_and_state_is_in_the_contract() -> None:
+    written = page("docs/channels/contract.md").text.split("\n## Reference\n")[0]
+    kinds = [one.__name__ for one in DOCS.all_errors() if issubclass(one, errors.ChannelError)]
+    for name in (*kinds, *DOCS.event_types(), *ChannelState):
+        assert re.search(rf"`{name}\b", written), name
+
+
+def test_every_module_of_the_kit_is_in_the_contract_and_in_its_readme() -> None:
+    package = ROOT / "plugins" / "channels" / "kit" / "src" / "jackfield_channel_kit"
+    inner = {"__init__", "responses", "unpack"}  # parts of `http`
+    modules = {path.stem for path in package.glob("*.py")} - inner
+    modules |= {f"text.{name}" for name in ("render", "split", "parse", "stream")} | {"testing"}
+    written = page("docs/channels/contract.md").text
+    assert not {name for name in modules if f"`{name}`" not in written}
+
+
+def test_every_ability_of_a_channel_is_told_to_operators() -> None:
+    abilities = script("docs").docs_channels.ABILITIES
+    told = [field for _, fields, _ in abilities for field in fields]
+    assert sorted(told) == sorted(one.name for one in dataclasses.fields(Capabilities))
 
 
 def test_the_hooks_that_nothing_calls_are_said_to_be_so() -> None:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+import configparser
+import functools
+import importlib
+import inspect
+import json
 import os
+import pkgutil
+import plistlib
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import jackfield_channel_kit
 import pytest
 from jackfield.config import Home
 from jackfield.config.load import check_agent_text, check_text
@@ -19,7 +31,7 @@ from jackfield.process.settings import ProcessSettings
 from jackfield.testing.distributions import install_project
 
 from tests.conftest import MakeExchange
-from tests.docs.pages import Page, all_pages, page
+from tests.docs.pages import Page, all_pages, page, script
 
 NOT_HERE = ("pip install", "make ")
 """Commands that would set up this very checkout again, or the machine."""
@@ -56,35 +68,108 @@ CONSOLES = [
 ]
 
 
+INGRESS = "http://127.0.0.1:8787"
+"""Where pages say that the ingress listens; a test has it listen on any free port."""
+
+
+class Shell:
+    """A user's shell with a home of its own and the mock provider; every command has a bound."""
+
+    def __init__(self, folder: Path) -> None:
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith("JACKFIELD_")} | {
+            "HOME": str(folder),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", command], env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=120, encoding="utf-8",
+        )  # fmt: skip
+
+    def init(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Make the home, with an ingress that takes any free port."""
+        done = self.run(command)
+        return done if done.returncode else self.run("jackfield config set ingress.port 0")
+
+    def step(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run what a page shows."""
+        if re.match(r"jackfield init\b", command):
+            return self.init(command)
+        if INGRESS in command:
+            status = json.loads(self.run("jackfield status --json").stdout)
+            command = command.replace(INGRESS, status["ingress"]["address"])
+        return self.run(command)
+
+
 @pytest.mark.parametrize("one", CONSOLES)
 def test_commands_do_what_their_page_says(one: Page, tmp_path: Path) -> None:
     """In a home of a user who has just made one, with a second agent."""
-    programs = Path(sys.executable).parent
-    env = {name: value for name, value in os.environ.items() if not name.startswith("JACKFIELD_")}
-    env |= {
-        "HOME": str(tmp_path),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "PATH": f"{programs}:{os.environ['PATH']}",
-    }
-
-    def shell(command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["bash", "-c", command], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
-            encoding="utf-8",
-        )  # fmt: skip
-
-    todo = commands_of(one)
+    todo, shell = commands_of(one), Shell(tmp_path)
+    if any(step.command.startswith("curl ") for step in todo) and not shutil.which("curl"):
+        pytest.skip("no curl on this machine")
     try:
         if not any("jackfield init" in step.command for step in todo):
-            assert shell("jackfield init && jackfield group add Berta").returncode == 0
+            assert shell.init("jackfield init && jackfield group add Berta").returncode == 0
         for step in todo:
-            done = shell(step.command)
+            done = shell.step(step.command)
             assert done.returncode == 0, f"{step.command}\n{done.stdout}\n{done.stderr}"
             shown = [line.rstrip() for line in done.stdout.splitlines()]
             for line in step.output:
                 assert line in shown, f"{step.command} printed {done.stdout!r}"
     finally:
-        shell("jackfield down")
+        shell.run("jackfield down")
+
+
+@functools.cache
+def known_commands() -> frozenset[str]:
+    """`group`, `group add` and so on."""
+    return frozenset(name for name, _, _ in script("docs").all_commands())
+
+
+def named_commands(text: str) -> set[str]:
+    """What a page says in backticks that somebody should type: the words behind `jackfield`, without options."""
+    found = set()
+    for one in re.findall(r"`(?:jackfield|\$ jackfield) ([^`]+)`", text) + re.findall(
+        r"^\$ jackfield (.+)$", text, re.M
+    ):
+        words = []
+        for word in one.split("|")[0].split():
+            if not re.fullmatch(r"[a-z-]+", word) or word.startswith("-"):
+                break
+            words.append(word)
+        if words:
+            found.add(" ".join(words[:2]))
+    return found
+
+
+@pytest.mark.parametrize("one", all_pages(), ids=lambda one: one.name)
+def test_commands_that_pages_name_are_there(one: Page) -> None:
+    known = known_commands()
+    for named in named_commands(one.text):
+        first, _, second = named.partition(" ")
+        assert first in known, f"{one.name}: jackfield {named}"
+        if second and any(name.startswith(f"{first} ") for name in known) and first != "help":
+            assert named in known, f"{one.name}: jackfield {named}"
+
+
+def test_the_systemd_unit_starts_the_host() -> None:
+    (unit,) = page("docs/operators/start.md").fences("ini")
+    parsed = configparser.ConfigParser(interpolation=None)
+    parsed.optionxform = str  # type: ignore[assignment, method-assign]
+    parsed.read_string(unit)
+    program, *arguments = shlex.split(parsed["Service"]["ExecStart"])
+    assert Path(program).name == "jackfield"
+    assert arguments == ["up"]
+
+
+def test_the_launchd_job_starts_the_host() -> None:
+    (text,) = page("docs/operators/start.md").fences("xml")
+    job = plistlib.loads(text.encode())
+    program, *arguments = job["ProgramArguments"]
+    assert Path(program).name == "jackfield"
+    assert arguments == ["up"]
 
 
 @pytest.mark.parametrize("one", all_pages(), ids=lambda one: one.name)
@@ -131,12 +216,49 @@ def test_every_piece_of_toml_is_toml(one: Page) -> None:
 
 # What the testing page shows needs a plugin and a suite; test_testing_page.py runs it.
 PYTHON = [one for one in all_pages() if one.fences("python") and one.name != "docs/plugins/testing.md"]
+WHOLE = [
+    (one, sample) for one in PYTHON for sample in one.fences("python") if re.search(r"^(import|from) |^\"{3}", sample)
+]
+FRAGMENTS = [(one, sample) for one in PYTHON for sample in one.fences("python") if (one, sample) not in WHOLE]
 
 
-@pytest.mark.parametrize("one", PYTHON, ids=lambda one: one.name)
-def test_python_samples_run(one: Page) -> None:
-    for sample in one.fences("python"):
-        exec(compile(sample, one.name, "exec"), {"__name__": "sample"})
+def numbered(samples: list[tuple[Page, str]]) -> list[Any]:
+    return [pytest.param(sample, id=f"{one.name}-{number}") for number, (one, sample) in enumerate(samples)]
+
+
+@pytest.mark.parametrize("sample", numbered(WHOLE))
+def test_python_samples_run(sample: str) -> None:
+    exec(compile(sample, "sample", "exec"), {"__name__": "sample"})
+
+
+@functools.cache
+def kit() -> dict[str, Any]:
+    """Everything public of the kit by its name, the methods of its fake platform too."""
+    found: dict[str, Any] = {}
+    for module in pkgutil.walk_packages(jackfield_channel_kit.__path__, "jackfield_channel_kit."):
+        if ".testing." not in module.name and ".dialects" not in module.name:
+            loaded = importlib.import_module(module.name)
+            found |= {name: getattr(loaded, name) for name in getattr(loaded, "__all__", ())}
+    return found
+
+
+@pytest.mark.parametrize("sample", numbered(FRAGMENTS))
+def test_python_fragments_call_what_there_is_with_arguments_that_it_takes(sample: str) -> None:
+    """They stand inside of something that is not shown, so they can't run; their calls of the kit can be looked at."""
+    tree = compile(sample, "fragment", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    looked_at = 0
+    for call in (one for one in ast.walk(tree) if isinstance(one, ast.Call)):
+        function: Any = None
+        if isinstance(call.func, ast.Name):
+            function = kit().get(call.func.id)
+        elif isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
+            owner = {"platform": "FakePlatform", "http": "Http"}.get(call.func.value.id)
+            if owner is not None:
+                function = functools.partial(getattr(kit()[owner], call.func.attr), None)
+        if function is not None:
+            looked_at += 1
+            inspect.signature(function).bind(*call.args, **{word.arg or "": word.value for word in call.keywords})
+    assert looked_at
 
 
 # ---- the sample plugins
