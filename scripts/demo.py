@@ -311,7 +311,7 @@ def run(home: Path, *arguments: str, guard: Guard | None = None) -> Any:
 def log_of(home: Path) -> str:
     """The end of the host's log."""
     with contextlib.suppress(OSError):
-        return (home / "logs" / "host.log").read_text(encoding="utf-8", errors="replace")[-3000:]
+        return (home / "logs" / "host.jsonl").read_text(encoding="utf-8", errors="replace")[-3000:]
     return ""
 
 

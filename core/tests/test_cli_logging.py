@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import logging.handlers
 import os
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from pathlib import Path
 import pytest
 from jackfield.cli.logging_setup import host_logging
 from jackfield.config import Home
+from jackfield.host.logs import redaction
+from jackfield.host.logs.files import LogFile
 
 BOUND = 60
 
@@ -34,7 +35,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 
 def written(home: Home) -> list[dict[str, str]]:
-    return [json.loads(line) for line in (home.logs / "host.log").read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in (home.logs / "host.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def test_the_file_has_one_json_object_a_line_whatever_is_logged(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +55,7 @@ def test_the_file_has_one_json_object_a_line_whatever_is_logged(home: Home, caps
         "jackfield.try",
     )
     assert "ValueError: v" in second["exception"]
-    assert all(ord(character) < 128 for character in (home.logs / "host.log").read_text(encoding="utf-8"))
+    assert all(ord(character) < 128 for character in (home.logs / "host.jsonl").read_text(encoding="utf-8"))
     shown = capsys.readouterr().err
     assert "forged" in shown
     assert "\u202e" not in shown
@@ -88,8 +89,20 @@ def test_setting_up_again_replaces_what_was_there(home: Home) -> None:
     logging.getLogger("jackfield.try").warning("once")
     assert len(written(home)) == 1
     (handler,) = logging.getLogger().handlers
-    assert isinstance(handler, logging.handlers.RotatingFileHandler)
-    assert handler.backupCount > 0
+    assert isinstance(handler, LogFile)
+
+
+def test_secrets_of_the_environment_and_of_the_file_are_learned_for_both_outputs(
+    home: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C133."""
+    monkeypatch.setattr(redaction, "REDACTOR", redaction.Redactor())
+    monkeypatch.setenv("JACKFIELD_SECRET_ONE", "firstofall")
+    home.secrets_toml.write_text('two = "secondofall"\n')
+    home.secrets_toml.chmod(0o600)
+    host_logging(home)
+    logging.getLogger("jackfield.try").warning("one firstofall two secondofall")
+    assert "firstofall" not in capsys.readouterr().err
 
 
 def test_a_plugins_command_gets_a_host_of_its_own_where_none_runs(tmp_path: Path) -> None:

@@ -244,16 +244,16 @@ async def test_what_lies_beside_the_mailboxes_goes_by_its_age(tmp_path: Path) ->
         known, unknown, fresh = (home.root / "outgoing" / name for name in (f"{session.id}-3", "ses_y-5", "ses_z-7"))
         for copies in (known, unknown, fresh):
             copies.mkdir(parents=True)
-        for log in ("crash-1.log", "crash-2.log", "host.log"):
+        for log in ("crash-1.log", "crash-2.log", "host.jsonl"):
             (home.logs / log).write_text("x")
-        for place in (known, unknown, home.logs / "crash-1.log", home.logs / "host.log"):
+        for place in (known, unknown, home.logs / "crash-1.log", home.logs / "host.jsonl"):
             os.utime(place, (now / 1000 - 8 * DAY,) * 2)
         for place in (fresh, home.logs / "crash-2.log"):
             os.utime(place, (now / 1000,) * 2)
         await at.retention.forget()
         assert not old_aside.exists() and young_aside.exists()
         assert known.exists() and not unknown.exists() and fresh.exists()
-        assert sorted(path.name for path in home.logs.iterdir()) == ["crash-2.log", "host.log"]
+        assert sorted(path.name for path in home.logs.iterdir()) == ["crash-2.log", "host.jsonl"]
 
 
 async def test_ended_questions_and_old_refusals_are_forgotten(tmp_path: Path) -> None:

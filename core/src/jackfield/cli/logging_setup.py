@@ -1,8 +1,10 @@
-"""Where log lines go: people read them on the terminal, programs in `logs/host.log`."""
+"""Where log lines go: people read them on the terminal, programs in `logs/host.jsonl`."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ from jackfield.config.home import Home
 if TYPE_CHECKING:
     from structlog.typing import EventDict, WrappedLogger
 
-__all__ = ["host_logging", "quiet_logging"]
+__all__ = ["FILES_KEPT", "FILE_BYTES", "host_logging", "quiet_logging"]
 
 FILE_BYTES = 10 * 1024 * 1024
 FILES_KEPT = 5
@@ -30,47 +32,26 @@ def quiet_logging(verbose: int) -> None:
         root.addHandler(logging.NullHandler())
 
 
-def host_logging(home: Home, *, level: str = "info", verbose: int = 0, terminal: bool = True) -> None:
-    """For the host: JSON lines into a rotating file, and with `terminal` lines for people on stderr.
+def host_logging(
+    home: Home,
+    *,
+    level: str = "info",
+    verbose: int = 0,
+    terminal: bool = True,
+    file_bytes: int = FILE_BYTES,
+    files_kept: int = FILES_KEPT,
+) -> None:
+    """For the host: JSON lines into a file that turns over, and with `terminal` lines for people on stderr.
 
-    `-v` makes both say more.  Each call replaces what an earlier one set up.
+    `-v` makes both say more.  Secrets are taken out of both.  Each call replaces what an earlier one set up.
     """
-    import logging.handlers
-
-    import structlog
+    from jackfield.host.logs.files import LOG_NAME, LogFile
 
     chosen = logging.DEBUG if verbose > 1 else min(_LEVELS[level], logging.INFO) if verbose else _LEVELS[level]
-    shared: list[Any] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    file = logging.handlers.RotatingFileHandler(
-        home.logs / "host.log", maxBytes=FILE_BYTES, backupCount=FILES_KEPT, encoding="utf-8", errors="backslashreplace"
-    )
-    file.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.processors.format_exc_info],
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.JSONRenderer(ensure_ascii=True),
-            ],
-        )
-    )
-    handlers: list[logging.Handler] = [file]
+    _learn_secrets(home)
+    handlers: list[logging.Handler] = [LogFile(home.logs / LOG_NAME, limit=file_bytes, keep=files_kept)]
     if terminal:
-        console = logging.StreamHandler(sys.stderr)
-        console.setFormatter(
-            structlog.stdlib.ProcessorFormatter(
-                foreign_pre_chain=shared,
-                processors=[
-                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                    _harmless,
-                    structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0),
-                ],
-            )
-        )
-        handlers.append(console)
+        handlers.append(_console())
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -78,12 +59,52 @@ def host_logging(home: Home, *, level: str = "info", verbose: int = 0, terminal:
     for handler in handlers:
         root.addHandler(handler)
     root.setLevel(chosen)
-    for noisy in ("asyncio", "urllib3", "markdown_it"):
+    for noisy in ("asyncio", "urllib3", "markdown_it", "httpcore2", "httpx2"):
         logging.getLogger(noisy).setLevel(max(chosen, logging.WARNING))
 
 
-def _harmless(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Escape what could move the cursor or turn the line around (C215)."""
-    from jackfield.cli import printable
+def _learn_secrets(home: Home) -> None:
+    """Every secret that lies ready for channels; those that come later are learned when they are handed out."""
+    from jackfield.config.secrets import read_secrets
+    from jackfield.errors import ConfigError
+    from jackfield.host.logs.redaction import REDACTOR
 
-    return {key: printable.line(value) if isinstance(value, str) else value for key, value in event.items()}
+    REDACTOR.register(*(value for name, value in os.environ.items() if name.startswith("JACKFIELD_SECRET_")))
+    with contextlib.suppress(ConfigError):  # whoever needs one is told
+        REDACTOR.register(*read_secrets(home).values())
+
+
+def _console() -> logging.Handler:
+    import structlog
+
+    shared: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    console = logging.StreamHandler(sys.stderr)
+    console.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.processors.format_exc_info],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _harmless,
+                structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0),
+            ],
+        )
+    )
+    return console
+
+
+def _harmless(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Take secrets out, and escape what could move the cursor or turn the line around (C133, C215)."""
+    from jackfield.cli import printable
+    from jackfield.host.logs.redaction import REDACTOR
+
+    def shown(name: str, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        text = REDACTOR(value)
+        return printable.block(text) if name == "exception" else printable.line(text)
+
+    return {name: shown(name, value) for name, value in event.items()}

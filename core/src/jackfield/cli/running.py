@@ -45,7 +45,14 @@ def up(detach: bool, patience: float) -> int:
 
     configuration = load(home, strict=state.strict)
     home.logs.mkdir(mode=0o700, exist_ok=True)
-    host_logging(home, level=configuration.host.log_level, verbose=state.verbose, terminal=not state.json)
+    host_logging(
+        home,
+        level=configuration.host.log_level,
+        verbose=state.verbose,
+        terminal=not state.json,
+        file_bytes=configuration.host.log_bytes,
+        files_kept=configuration.host.log_files,
+    )
     ready = functools.partial(_say_ready, home, state.json)
     return run_async(run_host(home, safe=state.safe, strict=state.strict, ready=ready))
 
@@ -94,7 +101,7 @@ def _start_detached(state: State, home: Home, patience: float) -> int:
             raise _Ended(code, said)
         report = run_async(_ask_if_up(home))
         if report is not None and report.get("pid") == child.pid:
-            shown = {"pid": child.pid, "log": str(home.logs / "host.log"), "home": str(home.root)}
+            shown = {"pid": child.pid, "log": str(home.logs / "host.jsonl"), "home": str(home.root)}
             if not emit(shown):
                 say("the host runs", fg="green")
                 output.facts(shown, indent=2)

@@ -96,7 +96,11 @@ class HostSettings(_Settings):
     mailboxes of closed conversations, damaged ones that were set aside, answered questions, counts of what no agent
     took, crash reports."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """How much goes into `logs/host.log`."""
+    """How much goes into `logs/host.jsonl`."""
+    log_bytes: Size = Field(default=10_485_760, ge=65_536, le=1_073_741_824)
+    """Bytes after which `logs/host.jsonl` is put aside and a new one is begun."""
+    log_files: int = Field(default=5, ge=0, le=100)
+    """How many older ones of it are kept."""
 
     @property
     def runner_cap(self) -> int:

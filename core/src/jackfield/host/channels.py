@@ -20,6 +20,8 @@ from jackfield.config.secrets import find_secret
 from jackfield.errors import AuthFailed, ConfigError, JackfieldError
 from jackfield.host.hub import Hub
 from jackfield.host.ingress import Ingress, mount_points
+from jackfield.host.logs.records import bind
+from jackfield.host.logs.redaction import REDACTOR
 from jackfield.host.settings_of import validated
 from jackfield.models import Address, ChannelState, ChannelStatus, Event
 from jackfield.store import events
@@ -93,6 +95,7 @@ class ChannelInstance:
 
     async def run(self, sink: EventSink, wake: Callable[[Address], None]) -> None:
         """Create, start and keep the channel; returns when it runs, or when trying again makes no sense."""
+        bind(channel=self.name)
         while True:
             try:
                 self._lost = None
@@ -236,7 +239,10 @@ class _Context:
         return await self._hub.store.read(events.get_cursor, self._instance.type, self._instance.name, key)
 
     async def secret(self, name: str) -> str | None:
-        return await asyncio.to_thread(find_secret, self._hub.home, name)
+        found = await asyncio.to_thread(find_secret, self._hub.home, name)
+        if found is not None:
+            REDACTOR.register(found)
+        return found
 
     def route_url(self, path: str = "") -> str | None:
         return self._instance.route_url(path)

@@ -7,6 +7,7 @@ import sqlite3
 from typing import Any
 
 from jackfield import __version__
+from jackfield.host.logs.files import log_troubles
 from jackfield.host.services.context import Args, ServiceContext, operation
 from jackfield.store import deliveries, inbound
 
@@ -40,7 +41,7 @@ async def status(context: ServiceContext, args: Args) -> dict[str, Any]:
             }
             for info in context.hub.plugins.listing()
         ],
-        "troubles": dict(context.hub.troubles),
+        "troubles": {**context.hub.troubles, **log_troubles()},
     }
 
 
