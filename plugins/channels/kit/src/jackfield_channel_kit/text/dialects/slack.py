@@ -1,4 +1,4 @@
-"""Slack's two languages: mrkdwn, where only `&`, `<` and `>` are escaped and links are `<target|label>`; and Markdown."""
+"""Slack's languages: mrkdwn, where only `&`, `<` and `>` are escaped and links are `<target|label>`; and Markdown."""
 
 from __future__ import annotations
 
