@@ -1,0 +1,1 @@
+"""Jackfield's Matrix channel."""
