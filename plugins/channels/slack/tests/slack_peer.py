@@ -212,7 +212,7 @@ class Workspace(Peer):
 
     @contextlib.asynccontextmanager
     async def running(
-        self, folder: Path, memory: ChannelMemory | None = None, **settings: Any
+        self, folder: Path, memory: ChannelMemory | None = None, *, connected: bool = True, **settings: Any
     ) -> AsyncGenerator[tuple[SlackChannel, ChannelRecorder], None]:
         """The channel, started and joined; the workspace must be open."""
         channel = create(self.instance, {**self.settings, **settings})
@@ -220,8 +220,10 @@ class Workspace(Peer):
         context = ChannelRecorder("slack", self.instance, folder, secrets=self.secrets, memory=memory)
         await channel.start(context)
         try:
-            await context.until_ready()
-            await self.join(channel, context)
+            self.channel = channel
+            if connected:
+                await context.until_ready()
+                await self.join(channel, context)
             yield channel, context
         finally:
             await channel.stop()

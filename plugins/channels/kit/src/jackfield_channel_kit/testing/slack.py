@@ -24,6 +24,8 @@ from jackfield_channel_kit.testing.slack_methods import Refusal, SlackMethods
 __all__ = ["Envelope", "Shown", "SignedRequest", "SlackFake"]
 
 _numbers = itertools.count(1)
+_STRUCTURED = ("blocks", "chunks", "files")
+"""Arguments that are JSON in a form."""
 
 
 @dataclass
@@ -281,4 +283,5 @@ def _arguments(request: Recorded) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise Refusal("invalid_json")
         return found
-    return {**request.query, **request.form()}
+    form = {**request.query, **request.form()}
+    return {name: json.loads(value) if name in _STRUCTURED else value for name, value in form.items()}

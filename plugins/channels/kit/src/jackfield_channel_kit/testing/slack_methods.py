@@ -9,7 +9,7 @@ from typing import Any
 
 from jackfield_channel_kit.testing.platform import Recorded, Reply
 
-__all__ = ["Refusal", "SlackMethods"]
+__all__ = ["Refusal", "SlackMethods", "problem_of"]
 
 _SCOPES = (
     "app_mentions:read", "channels:history", "channels:read", "chat:write", "files:read", "files:write",
@@ -180,7 +180,8 @@ class SlackMethods:
             raise Refusal("invalid_arguments")
         if channel[0] != "D" and not (arguments.get("recipient_user_id") and arguments.get("recipient_team_id")):
             raise Refusal("missing_recipient_user_id")
-        message = self._posted({**arguments, "markdown_text": arguments.get("markdown_text") or " "})
+        message = self._posted({"channel": channel, "thread_ts": arguments["thread_ts"], "markdown_text": ""})
+        self._append(message, arguments)
         message["streaming"] = True
         self.messages.setdefault(channel, []).append(message)
         self.see("message", channel, message["ts"], message)
@@ -194,8 +195,7 @@ class SlackMethods:
 
     def _chat_stopStream(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         message = self._streaming(arguments)
-        if arguments.get("markdown_text"):
-            self._append(message, arguments)
+        self._append(message, arguments)
         del message["streaming"]
         self.see("update", message["channel"], message["ts"], message)
         return {"channel": message["channel"], "ts": message["ts"], "message": message}
@@ -288,7 +288,7 @@ class SlackMethods:
             raise Refusal("no_text")
         if len(text or "") > 40_000:
             raise Refusal("msg_too_long")
-        problem = _problem(blocks or [])
+        problem = problem_of(blocks or [])
         if problem is not None:
             raise Refusal("invalid_blocks", errors=[problem])
         return {"text": text or "", "blocks": list(blocks or []), "markdown_text": None}
@@ -309,7 +309,8 @@ class SlackMethods:
 
     @staticmethod
     def _append(message: dict[str, Any], arguments: Mapping[str, Any]) -> None:
-        more = arguments.get("markdown_text") or ""
+        chunks = [one for one in arguments.get("chunks") or () if one["type"] == "markdown_text"]
+        more = (arguments.get("markdown_text") or "") + "".join(one["text"] for one in chunks)
         if len(more) > 12_000:
             raise Refusal("msg_too_long")
         message["text"] = message["markdown_text"] = message["markdown_text"] + more
@@ -321,7 +322,7 @@ class SlackMethods:
         return channel, ts, str(arguments["name"])
 
 
-def _problem(blocks: list[dict[str, Any]]) -> str | None:
+def problem_of(blocks: list[dict[str, Any]]) -> str | None:
     """Which of Block Kit's limits is not kept."""
     if len(blocks) > 50:
         return "no more than 50 items allowed"
