@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import configparser
 import functools
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -16,11 +18,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jackfield_channel_kit
 import pytest
@@ -32,6 +35,8 @@ from jackfield.testing.distributions import install_project
 
 from tests.conftest import MakeExchange
 from tests.docs.pages import Page, all_pages, page, script
+
+T = TypeVar("T")
 
 NOT_HERE = ("pip install", "make ")
 """Commands that would set up this very checkout again, or the machine."""
@@ -214,8 +219,9 @@ def test_every_piece_of_toml_is_toml(one: Page) -> None:
 # ---- Python
 
 
-# What the testing page shows needs a plugin and a suite; test_testing_page.py runs it.
-PYTHON = [one for one in all_pages() if one.fences("python") and one.name != "docs/plugins/testing.md"]
+PROJECTS = ("docs/plugins/testing.md", "docs/channels/writing.md")
+"""What these show needs a plugin and a suite; test_testing_page.py runs it."""
+PYTHON = [one for one in all_pages() if one.fences("python") and one.name not in PROJECTS]
 WHOLE = [
     (one, sample) for one in PYTHON for sample in one.fences("python") if re.search(r"^(import|from) |^\"{3}", sample)
 ]
@@ -264,9 +270,9 @@ def test_python_fragments_call_what_there_is_with_arguments_that_it_takes(sample
 # ---- the sample plugins
 
 
-def written(tmp_path: Path, name: str) -> Path:
-    """A sample project of the writing page, as its reader would have it."""
-    for path, text in page("docs/plugins/writing.md").files.items():
+def written(tmp_path: Path, name: str, source: str = "docs/plugins/writing.md") -> Path:
+    """A sample project of a page about writing, as its reader would have it."""
+    for path, text in page(source).files.items():
         target = tmp_path / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -304,3 +310,66 @@ def test_the_sample_channel_works_in_a_conversation(make_exchange: MakeExchange,
     assert not list((desk / "in").iterdir())
     answers = {path.read_text(encoding="utf-8") for path in (desk / "out").glob("*.txt")}
     assert answers == {"You said: hello", "You said: again"}
+
+
+class PagerTown:
+    """The sample page's own server, alive in a thread."""
+
+    def __init__(self, project: Path) -> None:
+        spec = importlib.util.spec_from_file_location("pager_server", project / "tests" / "pager_server.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, name="pager")
+        self.thread.start()
+        self.server = module.PagerServer()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=60)
+
+    def seen(self) -> tuple[str, str, str, dict[str, Any]]:
+        """The next thing that people see."""
+        thing: tuple[str, str, str, dict[str, Any]] = self.call(self.server.seen.get())
+        return thing
+
+    def close(self) -> None:
+        self.call(self.server.stop())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(timeout=30)
+        self.loop.close()
+
+
+@pytest.fixture
+def pager(tmp_path: Path) -> Iterator[PagerTown]:
+    town = PagerTown(written(tmp_path, "pager", "docs/channels/writing.md"))
+    town.call(town.server.start())
+    yield town
+    town.close()
+
+
+def test_the_sample_channel_over_http_answers_asks_and_is_clicked(
+    make_exchange: MakeExchange, tmp_path: Path, pager: PagerTown
+) -> None:
+    exchange = make_exchange(environment={"JACKFIELD_SECRET_WORK_PAGER": "let-me-in"})
+    install_project(exchange.root / "site", tmp_path / "pager")
+    assert "ready" in exchange.run("plugin", "doctor", "pager").stdout
+    exchange.run("channel", "add", "pager", "work", f"url={pager.server.url}", "token=work-pager")
+    exchange.run("wire", "pager:work:lobby", "andy", "--policy", "public")
+    exchange.start()
+    pager.call(pager.server.add("message", "lobby", message="a1", text="hello", group=False, mention=False))
+    assert pager.seen()[3]["text"] == "You said: hello"
+    question = json.dumps({"title": "Lunch", "question": "Soup?", "options": ["Yes", "No"]})
+    asks = f"mock: tool ask_user_question {question} mock: say {{result}}"
+    pager.call(pager.server.add("message", "lobby", message="a2", text=asks, group=False, mention=False))
+    kind, message, _, body = pager.seen()
+    assert kind == "message"
+    assert [one["label"] for one in body["buttons"]] == ["Yes", "No"]
+    button = body["buttons"][1]["data"]
+    pager.call(pager.server.add("click", "lobby", message=message, data=button))
+    after = sorted([pager.seen(), pager.seen()], key=lambda one: one[0])
+    assert [one[0] for one in after] == ["edit", "message"]
+    assert after[0][1] == message
+    assert after[0][3]["buttons"] == []
+    assert "No" in after[1][3]["text"]

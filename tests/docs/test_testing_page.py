@@ -21,14 +21,14 @@ SETTINGS = (
 
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both sample projects with their tests, installed."""
+    """The sample projects with their tests, installed."""
     root = tmp_path_factory.mktemp("projects")
-    for source in ("docs/plugins/writing.md", "docs/plugins/testing.md"):
+    for source in ("docs/plugins/writing.md", "docs/plugins/testing.md", "docs/channels/writing.md"):
         for path, text in page(source).files.items():
             target = root / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-    for name in ("dice", "inbox"):
+    for name in ("dice", "inbox", "pager"):
         install_project(root / "site", root / name)
         (root / name / "pytest.ini").write_text(SETTINGS, encoding="utf-8")
     return root
@@ -60,6 +60,15 @@ def test_the_channels_tests_pass(projects: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert found["passed"] >= 35
     assert "this peer can't write that" in done.stdout
+
+
+def test_the_real_channels_tests_pass(projects: Path) -> None:
+    """The sample over HTTP plays nearly all that the suite asks for."""
+    done = run(projects, where="pager")
+    found = outcome(done)
+    assert done.returncode == 0, done.stdout
+    assert found["passed"] >= 45
+    assert found["skipped"] <= 15
 
 
 def test_an_installed_plugin_is_tested_without_any_code(projects: Path) -> None:
