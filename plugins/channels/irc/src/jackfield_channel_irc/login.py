@@ -164,7 +164,7 @@ def ended_by(reason: str, stage: Literal["login", "on"]) -> ChannelError:
 
 def _wrong_password(reason: str) -> AuthFailed:
     return AuthFailed(
-        f"the server's password was refused: {reason}", fix="check the secret that `password` names, then reload"
+        f"the server does not let us in: {reason}", fix="check the secret that `password` names, then reload"
     )
 
 

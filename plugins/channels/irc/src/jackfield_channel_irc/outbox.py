@@ -159,9 +159,9 @@ class Outbox:
         """The oldest line to that target about which nothing is known."""
         folded = self._network.fold(target)
         for one in self._pending:
-            if one.target == folded and one.command == (command or one.command):
-                if one.echo is None and not one.answer.done():
-                    return one
+            unknown = one.echo is None and not one.answer.done()
+            if unknown and one.target == folded and one.command == (command or one.command):
+                return one
         return None
 
     def _pong(self, token: str) -> None:

@@ -48,7 +48,8 @@ class Socket:
         except ssl.SSLError as problem:
             raise Transient(f"no TLS with {where}: {problem.reason or problem}", fix="check `port` and `tls`") from None
         except TimeoutError:
-            raise Transient(f"{where} does not answer") from None
+            hint = ", or speaks no TLS there" if settings.tls else ""
+            raise Transient(f"{where} does not answer{hint}", fix="check `host`, `port` and `tls`") from None
         except OSError as problem:
             raise Transient(f"can't connect to {where}: {problem.strerror or problem}") from None
 

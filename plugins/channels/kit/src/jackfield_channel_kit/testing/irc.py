@@ -70,11 +70,11 @@ MODULES = (
 class Inspircd(Engine):
     """IRCv3: tags, message ids, echoes, labels, history on join (`MODE #x +H 50:1h`).  `oper`/`oper` is an operator."""
 
-    def __init__(self, folder: Path, *, modules: Sequence[str] = MODULES, extra: str = "") -> None:
+    def __init__(self, folder: Path, *, modules: Sequence[str] = MODULES, password: str = "") -> None:
         super().__init__(folder)
         self.port = 0
         self._modules = modules
-        self._extra = extra
+        self._password = password
 
     def prepare(self) -> Sequence[str]:
         self.port = free_port()
@@ -88,7 +88,7 @@ class Inspircd(Engine):
             f'<bind address="127.0.0.1" port="{self.port}" type="clients">',
             '<connect allow="*" timeout="60" pingfreq="120" localmax="1000" globalmax="1000" resolvehostnames="no"'
             ' useident="no" fakelag="no" commandrate="100000" threshold="1000" softsendq="10000000"'
-            ' hardsendq="20000000" recvq="20000000">',
+            ' hardsendq="20000000" recvq="20000000"' + (f' password="{self._password}">' if self._password else ">"),
             '<options nouserdns="yes" prefixquit="Quit: ">',
             '<performance somaxconn="128">',
             '<log method="file" type="*" level="normal" target="inspircd.log">',
@@ -96,7 +96,6 @@ class Inspircd(Engine):
             '<type name="All" classes="All">',
             '<oper name="oper" password="oper" host="*@*" type="All">',
             *(f'<module name="{name}">' for name in self._modules),
-            self._extra,
         ]
         path = self.folder / "inspircd.conf"
         path.write_text("\n".join(config) + "\n", encoding="utf-8")
