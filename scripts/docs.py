@@ -34,6 +34,7 @@ from jackfield.models import addresses, content, events, mailbox, runner_spec
 from jackfield.plugins import Kind
 from jackfield.process.settings import ProcessSettings
 from jackfield.testing.contracts import CONTRACTS, PluginContract, checks_of
+from jackfield_channel_irc.settings import IrcSettings
 from jackfield_channel_terminal.chat import command as chat_command
 from jackfield_channel_terminal.settings import TerminalSettings
 from jackfield_channel_webhook.settings import WebhookSettings
@@ -440,6 +441,7 @@ _PLURALS = {
 BLOCKS: dict[str, Callable[[], str]] = {
     "host-settings": lambda: settings("host", HostSettings),
     "ingress-settings": lambda: settings("ingress", IngressSettings),
+    "irc-settings": lambda: settings("channels.<name>", IrcSettings),
     "process-settings": lambda: settings("runtimes.process", ProcessSettings),
     "webhook-settings": lambda: settings("channels.<name>", WebhookSettings),
     "terminal-settings": lambda: settings("channels.terminal", TerminalSettings),
