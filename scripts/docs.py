@@ -37,6 +37,7 @@ from jackfield.testing.contracts import CONTRACTS, PluginContract, checks_of
 from jackfield_channel_irc.settings import IrcSettings
 from jackfield_channel_terminal.chat import command as chat_command
 from jackfield_channel_terminal.settings import TerminalSettings
+from jackfield_channel_slack.settings import SlackSettings
 from jackfield_channel_webhook.settings import WebhookSettings
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -443,6 +444,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "ingress-settings": lambda: settings("ingress", IngressSettings),
     "irc-settings": lambda: settings("channels.<name>", IrcSettings),
     "process-settings": lambda: settings("runtimes.process", ProcessSettings),
+    "slack-settings": lambda: settings("channels.<name>", SlackSettings),
     "webhook-settings": lambda: settings("channels.<name>", WebhookSettings),
     "terminal-settings": lambda: settings("channels.terminal", TerminalSettings),
     "agent-settings": lambda: settings("", AgentSettings),

@@ -149,7 +149,7 @@ class SlackChannel:
         return Health(ok=True, detail=f"in {me.team or me.team_id} as {me.user_id}")
 
     def capabilities(self, address: Address | None = None) -> Capabilities:
-        threaded = address is not None and address.thread_id is not None
+        threaded = address is None or address.thread_id is not None
         direct = address is not None and address.platform_id.startswith("D")
         return Capabilities(
             text_limit=LIMIT,
