@@ -13,7 +13,9 @@
     │   ├── NotInitialised                there is no home here yet
     │   ├── NoHost                        the command needs a running host
     │   ├── VerificationFailed            a checksum, signature or digest differs
-    │   └── StoreNewer                    the database was written by a newer version
+    │   ├── StoreNewer                    the database was written by a newer version
+    │   ├── RolledBack                    it failed on the way, and all is as it was
+    │   └── NotRolledBack                 it failed on the way, and somebody must put things right
     ├── PluginError                       a plugin's author can mend it
     │   ├── PluginBroken                  it can't be loaded; carries phase, reason and fix
     │   ├── HookMisuse                    it implements a hook that does not exist, or with other arguments
@@ -76,6 +78,7 @@ __all__ = [
     "NotAllowed",
     "NotFound",
     "NotInitialised",
+    "NotRolledBack",
     "OperatorError",
     "PluginBroken",
     "PluginError",
@@ -84,6 +87,7 @@ __all__ = [
     "ProviderScope",
     "RateLimited",
     "RecoveryNeeded",
+    "RolledBack",
     "RuntimeFailed",
     "SendNotAllowed",
     "StoreError",
@@ -189,6 +193,18 @@ class VerificationFailed(OperatorError):
 
 class StoreNewer(OperatorError):
     """`state.db` was written by a newer version; nothing was touched (C202)."""
+
+
+class RolledBack(OperatorError):
+    """A change of several steps failed on the way; everything is as it was before."""
+
+    exit_code = 5
+
+
+class NotRolledBack(OperatorError):
+    """A change of several steps failed on the way and could not be undone; the message says what lies where."""
+
+    exit_code = 6
 
 
 class PluginError(JackfieldError):

@@ -12,6 +12,7 @@ from jackfield.cli.printable import line
 from jackfield.cli.running import reload_if_running
 from jackfield.cli.setup import folder_for, group_files, need_plugin
 from jackfield.cli.state import Json, call, confirm, current, emit, say, warn
+from jackfield.cli.transfer import export_group, import_group
 from jackfield.errors import Conflict, UsageError
 
 __all__ = ["group"]
@@ -29,6 +30,10 @@ WIRINGS = {
 @click.group(cls=Group)
 def group() -> None:
     """Agent groups: who answers, with what, and where they live."""
+
+
+group.add_command(export_group)
+group.add_command(import_group)
 
 
 @group.command("list")

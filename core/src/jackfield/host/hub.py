@@ -16,7 +16,7 @@ from jackfield.models import AgentGroup, Session
 from jackfield.plugins import PluginRegistry
 from jackfield.store import Store, notes
 
-__all__ = ["Hub"]
+__all__ = ["Hub", "accepted_key"]
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Hub:
     async def changed_by_others(self, group: AgentGroup) -> bool:
         """Whether `agent.toml` differs from what the CLI wrote or the operator accepted.  The first look accepts."""
         digest = agent_digest(self.home.groups / group.folder)
-        accepted = await self.store.read(notes.get, _accepted_key(group))
+        accepted = await self.store.read(notes.get, accepted_key(group))
         if accepted is None:
             await self.accept_agent_settings(group)
             return False
@@ -81,8 +81,8 @@ class Hub:
     async def accept_agent_settings(self, group: AgentGroup) -> bool:
         """Accept the group's `agent.toml` as it is now; whether that changed anything."""
         digest = agent_digest(self.home.groups / group.folder)
-        known = await self.store.read(notes.get, _accepted_key(group))
-        await self.store.write(notes.set, _accepted_key(group), digest)
+        known = await self.store.read(notes.get, accepted_key(group))
+        await self.store.write(notes.set, accepted_key(group), digest)
         return known != digest
 
     def trouble(self, what: str) -> None:
@@ -113,5 +113,6 @@ class Hub:
                 await asyncio.wait(pending, timeout=5)
 
 
-def _accepted_key(group: AgentGroup) -> str:
+def accepted_key(group: AgentGroup) -> str:
+    """The note that holds the digest of the `agent.toml` that was accepted."""
     return f"agent.toml {group.id}"

@@ -352,6 +352,33 @@ class HostMailbox:
             return problem.message
         return None
 
+    def copy_inbound(self, target: sqlite3.Connection) -> bool:
+        """Make `target` a copy of `inbound.db`, for a backup; False when there is none.
+
+        Raises:
+            MailboxError: it can't be read.
+            sqlite3.Error: `target` can't be written.
+        """
+        if not self.folder.inbound_db.exists() or not self.folder.inbound_db.stat().st_size:
+            return False
+        with self._read("copy") as database:
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()  # whether it can be read at all
+        self._open().backup(target)
+        return True
+
+    def copy_outbound(self, target: sqlite3.Connection) -> bool:
+        """Make `target` a copy of `outbound.db` in one consistent state; False when nobody has written to it yet.
+
+        Raises:
+            MailboxError: as `OutboundReader.ask`; also when `target` can't be written.
+        """
+
+        def copy(database: sqlite3.Connection) -> bool:
+            database.backup(target)
+            return True
+
+        return self._outbound.ask(copy) is True
+
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
             if not self.folder.inbound_db.exists():

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from jackfield.host.services import conversations, diagnosis, entities, people, status
+from jackfield.host.services import backups, conversations, diagnosis, entities, people, status, transfer
 from jackfield.host.services.context import OPERATIONS, Args, Live, ServiceContext
 
-__all__ = ["OPERATIONS", "Args", "Live", "ServiceContext", "conversations", "diagnosis", "entities", "people", "status"]
+__all__ = [
+    "OPERATIONS",
+    "Args",
+    "Live",
+    "ServiceContext",
+    "backups",
+    "conversations",
+    "diagnosis",
+    "entities",
+    "people",
+    "status",
+    "transfer",
+]

@@ -29,7 +29,7 @@ from jackfield.models import (
 )
 from jackfield.store import chats, events, groups, people, sessions, wirings
 
-__all__: list[str] = []
+__all__ = ["add_group"]
 
 TERMINAL = "terminal"
 
@@ -38,7 +38,7 @@ def _local_chat(folder: str) -> Address:
     return Address(TERMINAL, TERMINAL, folder)
 
 
-def _add_group(db: sqlite3.Connection, group: AgentGroup) -> None:
+def add_group(db: sqlite3.Connection, group: AgentGroup) -> None:
     """The group, its own chat in the terminal, and the wiring between the two."""
     groups.add_agent_group(db, group)
     chat = chats.ensure_messaging_group(
@@ -84,7 +84,7 @@ async def home_setup(context: ServiceContext, args: Args) -> dict[str, Any]:
         if existing is not None:
             return existing, False
         group = AgentGroup(id=AgentGroupId(new_id("ag")), name=name, folder=folder, created_at=now)
-        _add_group(db, group)
+        add_group(db, group)
         return group, True
 
     group, created = await context.hub.store.write(set_up)
@@ -133,7 +133,7 @@ async def group_add(context: ServiceContext, args: Args) -> dict[str, Any]:
     def add(db: sqlite3.Connection) -> None:
         if groups.agent_group_by_folder(db, folder) is not None:
             raise Conflict(f"there is an agent group {folder!r} already", fix="choose another --folder")
-        _add_group(db, group)
+        add_group(db, group)
 
     await context.hub.store.write(add)
     return group_json(group)

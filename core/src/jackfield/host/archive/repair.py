@@ -1,0 +1,153 @@
+"""What a restored home must be told before a host runs on it.
+
+Time went on without it: the home that the backup was made of may have sent what was open in the backup, and may still
+live.  So every send that was open counts as maybe done, runners of the old life are fenced off, and a home at another
+place is an installation of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from jackfield.clock import UnixMs
+from jackfield.errors import StoreError
+from jackfield.host.archive.manifest import Manifest
+from jackfield.ids import new_id
+from jackfield.mailbox import SessionFolder
+from jackfield.mailbox.host import begin_above
+from jackfield.store.faults import translated
+
+__all__ = ["EPOCHS", "Repaired", "repair"]
+
+EPOCHS = 1000
+"""By how much every epoch is raised: the old life may have gone on for that many launches since the backup, and what
+its runners wrote or hold is still older than anything that the restored home starts."""
+_OPEN = "('pending', 'sending', 'retrying', 'waiting')"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """What the restored home holds."""
+
+    sessions: int
+    """Active ones."""
+    open_messages: int
+    """Messages in that are not answered yet; they will be, also when the old home has answered them since."""
+    maybe_sent: int
+    """Parts of messages out that were open: their channel's rule decides whether and how they are sent again."""
+    fresh_outboxes: int
+    """Sessions whose outbox could not be backed up: what lay in it unread is lost."""
+    install: str
+
+
+def repair(home: Path, manifest: Manifest, *, now: UnixMs, elsewhere: bool) -> Repaired:
+    """Prepare an unpacked home.  `elsewhere`: it will not lie where the old one did.
+
+    Raises:
+        StoreError: its `state.db` can't be used.
+        MailboxError: a session's mailbox can't be written.
+    """
+    path = home / "state.db"
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            if db.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
+                raise StoreError(f"{path} is damaged inside a sound archive", fix="use another backup")
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("BEGIN IMMEDIATE")
+            maybe_sent = _doubt(db, now)
+            _fence(db)
+            floors = [_start_outbox_anew(db, name) for name in manifest.fresh_outboxes]
+            install = _found_anew(db, manifest, now, elsewhere=elsewhere)
+            active = _count(db, "SELECT count(*) FROM sessions WHERE status = 'active'")
+            open_messages = _count(
+                db, "SELECT count(*) FROM inbound WHERE state IN ('queued', 'claimed', 'retrying', 'parked')"
+            ) + _count(db, "SELECT count(*) FROM events WHERE state = 'received'")
+            db.execute("COMMIT")
+    except sqlite3.Error as problem:
+        raise translated(problem, path) from problem
+    for name in manifest.folders:
+        if name.startswith("sessions/") and name.count("/") == 2:
+            SessionFolder(home / name).create()  # the files that no backup holds, like the heartbeat
+    for name, (floor, ended) in zip(manifest.fresh_outboxes, floors, strict=True):
+        folder = SessionFolder(home / name)
+        begin_above(folder, floor)
+        _settle(folder, ended)
+    return Repaired(
+        sessions=active,
+        open_messages=open_messages,
+        maybe_sent=maybe_sent,
+        fresh_outboxes=len(floors),
+        install=install,
+    )
+
+
+def _doubt(db: sqlite3.Connection, now: UnixMs) -> int:
+    """Every open send becomes one that a crash left open; the host settles those by its own rule when it starts."""
+    return db.execute(
+        "UPDATE deliveries SET state = 'sending', attempts = max(attempts, 1), first_try_at = ?, next_try_at = ?, "
+        f"head_at = NULL, updated_at = ? WHERE state IN {_OPEN}",
+        (now, now, now),
+    ).rowcount
+
+
+def _fence(db: sqlite3.Connection) -> None:
+    db.execute("UPDATE sessions SET epoch = epoch + ?", (EPOCHS,))
+    row = db.execute("SELECT value FROM notes WHERE key = 'host_epoch'").fetchone()
+    _note(db, "host_epoch", str(int(row[0] if row else 0) + EPOCHS))
+
+
+def _start_outbox_anew(db: sqlite3.Connection, folder: str) -> tuple[int, list[str]]:
+    """Read the session's outbox from its beginning, which is above every number that was used; that number, and the
+    messages that have their end, which only the lost outbox could tell a runner."""
+    session_id = folder.rpartition("/")[2]
+    floor = _count(
+        db,
+        "SELECT max(coalesce((SELECT seq_cursor FROM sessions WHERE id = ?1), 0), "
+        "coalesce((SELECT max(out_seq) FROM deliveries WHERE session_id = ?1), 0))",
+        session_id,
+    )
+    db.execute("UPDATE sessions SET seq_cursor = 0, change_cursor = 0, activity_cursor = 0 WHERE id = ?", (session_id,))
+    ended = db.execute(
+        "SELECT id FROM inbound WHERE session_id = ? AND state IN ('completed', 'failed', 'dropped', 'refused')",
+        (session_id,),
+    )
+    return floor + EPOCHS, [str(row[0]) for row in ended]
+
+
+def _settle(folder: SessionFolder, ended: list[str]) -> None:
+    with closing(sqlite3.connect(folder.inbound_db, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany("UPDATE messages_in SET settled = 1 WHERE id = ?", [(one,) for one in ended])
+        db.execute("COMMIT")
+
+
+def _found_anew(db: sqlite3.Connection, manifest: Manifest, now: UnixMs, *, elsewhere: bool) -> str:
+    """The installation's id: a new one elsewhere, so that two that live side by side never take each other's runners
+    for their own; the old one at the old place, so that what the old life left running is found."""
+    row = db.execute("SELECT value FROM notes WHERE key = 'install_id'").fetchone()
+    install = str(row[0]) if row else ""
+    if elsewhere or not install:
+        install = new_id("ins")
+        _note(db, "install_id", install)
+    said = {"at": now, "made_at": manifest.made_at, "install": manifest.install, "home": manifest.home}
+    _note(db, "restored", json.dumps(said))
+    return install
+
+
+def _note(db: sqlite3.Connection, key: str, value: str) -> None:
+    db.execute(
+        "INSERT INTO notes (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (key, value),
+    )
+
+
+def _count(db: sqlite3.Connection, sql: str, *values: object) -> int:
+    return int(db.execute(sql, values).fetchone()[0] or 0)
+
+
+def as_json(repaired: Repaired) -> dict[str, object]:
+    return asdict(repaired)
