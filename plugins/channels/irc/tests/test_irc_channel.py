@@ -501,9 +501,9 @@ class TestScriptedServer:
                 elif command == "AUTHENTICATE":
                     say(":s 903 miso :in")
                 elif line == "CAP END":
-                    say(":s 001 miso :hi", ":s 005 miso CHATHISTORY=50 :are supported", ":s 376 miso :end")
+                    say(f"@time={old} :s 001 miso :hi", ":s 005 miso CHATHISTORY=50 :are supported", ":s 376 miso :end")
                 elif command == "JOIN":
-                    say(":miso!j@h JOIN #x")
+                    say(":miso!j@h JOIN #x", "@time=2027-01-15T07:00:00.000Z;msgid=m0 :a!b@c PRIVMSG #x :a bouncer's")
                 elif command == "PING":
                     say(f":s PONG s :{line.split()[1]}")
                 elif command == "CHATHISTORY":
@@ -526,6 +526,7 @@ class TestScriptedServer:
                 assert (missed.sender.handle, missed.sender.trust) == ("ann@net", Trust.AUTHENTICATED)
                 assert missed.backfill and "CHATHISTORY AFTER #x timestamp=2027-01-15T08:00:00.123Z 50" in heard
                 assert memory.cursors["time:#x"] == "1800000000500"
+                assert texts(context) == ["missed"], "what a bouncer repeats from before is known"
                 assert isinstance(channel, IrcChannel)
                 assert await channel.open_dm(missed.sender) == address("a")
                 assert "sesame" not in f"{context.statuses} {channel!r}"

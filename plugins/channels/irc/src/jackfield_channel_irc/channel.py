@@ -298,12 +298,13 @@ class IrcChannel:
         if "message-tags" not in session.network.caps:
             raise Unsupported(f"{self._settings.host} can't show typing")
         now = _required(self._context).clock.monotonic()
-        if on and now - self._typed.get(address.platform_id, -TYPING_EVERY) < TYPING_EVERY:
-            return
+        shown = self._typed.get(address.platform_id)
         if on:
+            if shown is not None and now - shown < TYPING_EVERY:
+                return
             self._remember(self._typed, address.platform_id, now)
-        else:
-            self._typed.pop(address.platform_id, None)
+        elif self._typed.pop(address.platform_id, None) is None:
+            return
         session.outbox.hint(address.platform_id, {"+typing": "active" if on else "done"})
 
     async def open_dm(self, person: Person) -> Address:

@@ -126,7 +126,7 @@ class Outbox:
         elif line.command in ("PRIVMSG", "NOTICE", "TAGMSG") and self._network.is_me(line.nick):
             if (one := self._waiting(line.param(0), line.command)) is not None:
                 one.echo = line.tags.get("msgid")
-        elif (problem := self._problem(line)) is not None and (one := self._waiting(line.param(1))) is not None:
+        elif (problem := self._problem(line)) is not None and (one := self._refused(line)) is not None:
             one.answer.set_exception(problem)
 
     def lost(self, reason: str) -> None:
@@ -163,6 +163,10 @@ class Outbox:
             if unknown and one.target == folded and one.command == (command or one.command):
                 return one
         return None
+
+    def _refused(self, line: Line) -> _Sent | None:
+        """The line that a refusal is about: `404 miso #x :...`, `FAIL PRIVMSG CODE #x :...`."""
+        return self._waiting(line.param(2 if line.command == "FAIL" else 1))
 
     def _pong(self, token: str) -> None:
         count = next((number for number, one in enumerate(self._pending, 1) if one.label == token), 0)

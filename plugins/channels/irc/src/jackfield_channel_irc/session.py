@@ -60,7 +60,8 @@ class Session:
         )
         self._batches = Batches()
         self._watchdog = Watchdog(SILENCE_SECONDS, clock=clock)
-        self._began = clock.now()
+        self._began: UnixMs | None = None
+        """When we came, by the server's clock."""
 
     @property
     def problem(self) -> str:
@@ -126,6 +127,8 @@ class Session:
             self._socket.write(written("PONG", *line.params))
         elif line.command == "ERROR":
             raise ended_by(line.param(-1), "on" if self._login.done else "login")
+        elif line.command == "001":
+            self._began = server_time(line)
         self.network.heard(line)
         self._batches.heard(line)
         if not self._login.done:
@@ -152,7 +155,8 @@ class Session:
         if replay := self._batches.replay(line):
             return replay
         at = server_time(line)
-        return "old" if at is not None and at < self._began - OLD_SECONDS * 1000 else ""
+        old = at is not None and self._began is not None and at < self._began - OLD_SECONDS * 1000
+        return "old" if old else ""
 
     def _ask_history(self, room: str, since: int | None) -> None:
         offers = self.network.caps & {"chathistory", "draft/chathistory"} and self.network.supports("CHATHISTORY")
