@@ -52,7 +52,7 @@ from jackfield_channel_telegram.reading import Reader
 from jackfield_channel_telegram.sending import Sender, number
 from jackfield_channel_telegram.settings import TelegramSettings
 from jackfield_channel_telegram.streams import GROUP_SECONDS, PRIVATE_SECONDS, DraftStream, edited
-from jackfield_channel_telegram.webhook import Hook
+from jackfield_channel_telegram.webhook import Hook, check_secret
 from jackfield_channel_telegram.writing import (
     ALBUM,
     CAPTION_LIMIT,
@@ -111,6 +111,7 @@ class TelegramChannel:
         secret = await _secret(context, self._settings.webhook_secret) if self._settings.webhook_secret else ""
         if self._settings.webhook:
             self._check_url(context.route_url())
+            check_secret(secret)
         _TAKEN[self._digest] = self
         self._context = context
         self._bot = Bot(self._settings.api_url, token, clock=context.clock, pacing=self._settings.pacing)
@@ -119,8 +120,13 @@ class TelegramChannel:
         context.spawn(self._run(self._bot, context, secret), f"telegram {self._instance}")
 
     def _check_url(self, url: str | None) -> None:
+        if url is None:
+            raise ConfigError(
+                "webhook = true needs the host's HTTP server",
+                fix="pip install 'jackfield[ingress]', or remove `webhook`",
+            )
         own_server = self._settings.api_url != TelegramSettings.model_fields["api_url"].default
-        if url is not None and not url.startswith("https://") and not own_server:
+        if not url.startswith("https://") and not own_server:
             raise ConfigError(
                 f"Telegram calls https only, and this host is reached at {url}",
                 fix="set public_url in [ingress], or remove `webhook` and poll",
@@ -139,7 +145,7 @@ class TelegramChannel:
                 bot,
                 reader,
                 context,
-                url=context.route_url(),
+                url=str(context.route_url()),
                 secret=secret,
                 album_seconds=self._settings.album_seconds,
                 clicked=self._clicked,

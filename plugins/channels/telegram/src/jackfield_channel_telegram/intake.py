@@ -27,8 +27,10 @@ log = logging.getLogger(__name__)
 
 CURSOR = "updates"
 POLL_SECONDS = 50
+TRIAL_SECONDS = 5
+"""After trouble: who polls so long undisturbed is alone again."""
 ANSWER_SECONDS = 15.0
-"""How much later than `POLL_SECONDS` an answer may come."""
+"""How much later than the poll's own end an answer may come."""
 QUIET_MS = 6 * 86_400_000
 """After a week without updates Telegram counts from elsewhere; before that the offset is given up."""
 
@@ -102,7 +104,7 @@ class Poller:
         troubles = 0
         while True:
             try:
-                await self._take(await self._poll())
+                await self._take(await self._poll(TRIAL_SECONDS if troubles else POLL_SECONDS))
             except Conflict as problem:  # sending goes on, so the connection is not lost (C236)
                 reason = _told(problem)
             except ChannelError:
@@ -121,12 +123,12 @@ class Poller:
             self._report(ChannelState.DEGRADED, f"{reason}{often}; next try in {wait:.0f} s")
             await self._context.clock.sleep(wait)
 
-    async def _poll(self) -> list[Update]:
+    async def _poll(self, timeout: int) -> list[Update]:
         clock = self._context.clock
         if self._albums:  # what is not confirmed comes again at once
             due = min(grown for grown, _ in self._albums.values()) + self._album_seconds
             await clock.sleep(due - clock.monotonic())
-        timeout = 0 if self._albums else POLL_SECONDS
+        timeout = 0 if self._albums else timeout
         asked = {
             "offset": self._place.offset(clock.now()),
             "timeout": timeout,

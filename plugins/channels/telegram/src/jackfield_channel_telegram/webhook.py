@@ -16,7 +16,7 @@ from jackfield_channel_telegram.api import Bot
 from jackfield_channel_telegram.intake import Clicked, deliver
 from jackfield_channel_telegram.reading import ALLOWED_UPDATES, Reader, Update, album_of
 
-__all__ = ["Hook"]
+__all__ = ["Hook", "check_secret"]
 
 log = logging.getLogger(__name__)
 
@@ -25,14 +25,24 @@ LOOK_SECONDS = 300.0
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,256}")
 
 
+def check_secret(secret: str) -> None:
+    """Look whether Telegram would take it.
+
+    Raises:
+        ConfigError: it would not.
+    """
+    if not _TOKEN.fullmatch(secret):
+        raise ConfigError(
+            "the webhook's secret must be 1 to 256 of A-Z, a-z, 0-9, _ and -",
+            fix="make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+        )
+
+
 class Hook:
     """Takes calls from its construction on.
 
     Files of an album that come side by side become one event.  Telegram may also bring them one after the other, each
     when the one before was answered; then nothing tells that more will come, and each is an event of its own.
-
-    Raises:
-        ConfigError: Telegram would not take the URL or the secret.
     """
 
     def __init__(
@@ -41,18 +51,11 @@ class Hook:
         reader: Reader,
         context: ChannelContext,
         *,
-        url: str | None,
+        url: str,
         secret: str,
         album_seconds: float,
         clicked: Clicked,
     ) -> None:
-        if url is None:
-            raise ConfigError(
-                "webhook = true needs the host's HTTP server",
-                fix="pip install 'jackfield[ingress]', or remove `webhook`",
-            )
-        if not _TOKEN.fullmatch(secret):
-            raise ConfigError("the webhook's secret must be 1 to 256 of A-Z, a-z, 0-9, _ and -")
         self._bot = bot
         self._reader = reader
         self._context = context

@@ -97,6 +97,8 @@ class TelegramFake(FakePlatform):
         self.chats: dict[int, dict[str, Any]] = {}
         self.moved: dict[int, int] = {}
         """Groups that became supergroups."""
+        self.flooded: dict[int, int] = {}
+        """Chats that take nothing, and the seconds that are told to wait."""
         self.webhook: dict[str, Any] = {"url": "", "has_custom_certificate": False, "pending_update_count": 0}
         self.commands: list[Any] = []
         self.revoked = False
@@ -478,6 +480,8 @@ class TelegramFake(FakePlatform):
             raise Refusal(
                 400, "Bad Request: group chat was upgraded to a supergroup chat", migrate_to_chat_id=self.moved[chat]
             )
+        if (wait := self.flooded.get(chat)) is not None:
+            raise Refusal(429, f"Too Many Requests: retry after {wait}", retry_after=wait)
         return chat
 
     def _own(self, arguments: Arguments, what: str) -> Message:

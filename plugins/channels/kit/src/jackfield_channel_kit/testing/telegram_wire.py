@@ -81,6 +81,11 @@ class _Reader(HTMLParser):
         if tag not in _VOID:
             self._open.append((tag, utf16(self._text), dict(attrs)))
 
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in _VOID:
+            self.handle_endtag(tag)
+
     def handle_endtag(self, tag: str) -> None:
         if not self._open or self._open[-1][0] != tag:
             raise Unparsable(f'Unmatched end tag at byte offset {len(self._text)}, found "</{tag}>"')
