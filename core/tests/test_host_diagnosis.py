@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from jackfield.errors import AuthFailed, MalformedData, NotFound
 from jackfield.host.diagnosis import Finding, Level, error, finding_from, judging, ok, problem_of, reach, warning, worst
 from jackfield.host.diagnosis.credentials import CheckContext, check_channel
 from jackfield.host.diagnosis.looking import look_at_home
+from jackfield.host.diagnosis.threads import in_thread
 from jackfield.models import ChannelState, ChannelStatus
 from jackfield.store.health import Waiting
 
@@ -263,3 +265,26 @@ async def test_a_check_always_answers_whatever_the_plugin_does(
     health = await check_channel(Asked(outcome), context, patience=0.05)  # type: ignore[arg-type]
     assert said in health.detail
     assert health.ok == isinstance(outcome, Health)
+
+
+# ---- what never ends
+
+
+async def test_work_that_hangs_is_left_behind_and_what_it_raises_comes_back() -> None:
+    """C185."""
+    go = threading.Event()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await in_thread(go.wait, 30)
+    assert await in_thread(lambda: 5) == 5
+    with pytest.raises(NotFound):
+        await in_thread(_raise, NotFound("gone"))
+    with pytest.raises(SystemExit):
+        await in_thread(_raise, SystemExit(3))
+    with pytest.raises(RuntimeError):
+        await in_thread(_raise, StopIteration())
+    go.set()
+
+
+def _raise(problem: BaseException) -> None:
+    raise problem

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -136,31 +135,18 @@ def _configuration(home: Home, state: State) -> list[Finding]:
 async def _bounded(name: str, look: Callable[[], list[Finding]]) -> list[Finding]:
     """Run a look that blocks.  One that hangs (a dead network mount, a plugin) is left behind and holds up nothing."""
     from jackfield.host.diagnosis.findings import error, problem_of
+    from jackfield.host.diagnosis.threads import in_thread
 
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[list[Finding]] = loop.create_future()
-
-    def settle(found: list[Finding]) -> None:
-        if not done.done():
-            done.set_result(found)
-
-    def work() -> None:
-        try:
-            found = look()
-        except JackfieldError as problem:
-            found = [problem_of(name, problem)]
-        except Exception as problem:  # noqa: BLE001 - the outermost place of a look; what it met is the finding
-            said = f"{type(problem).__name__}: {problem}"
-            found = [error(name, said, "see that this user may read the home, and that its disk works")]
-        with contextlib.suppress(RuntimeError):  # nobody waits any more
-            loop.call_soon_threadsafe(settle, found)
-
-    threading.Thread(target=work, name=f"doctor {name}", daemon=True).start()
     try:
         async with asyncio.timeout(LOCAL_SECONDS):
-            return await done
+            return await in_thread(look)
+    except JackfieldError as problem:
+        return [problem_of(name, problem)]
     except TimeoutError:
         return [error(name, f"it took over {LOCAL_SECONDS:g} s", "see what is slow: the disk, a mount, a plugin")]
+    except Exception as problem:  # noqa: BLE001 - the outermost place of a look; what it met is the finding
+        said = f"{type(problem).__name__}: {problem}"
+        return [error(name, said, "see that this user may read the home, and that its disk works")]
 
 
 @contextlib.asynccontextmanager

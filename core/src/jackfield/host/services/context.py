@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
+from jackfield.api import Runtime
 from jackfield.errors import MalformedData, NoHost, NotFound, UsageError
 from jackfield.host.channels import ChannelDirectory
+from jackfield.host.diagnosis.threads import in_thread
 from jackfield.host.hub import Hub
 from jackfield.host.launching import Launcher
 from jackfield.ids import AgentGroupId, MessagingGroupId, SessionId
@@ -66,12 +70,27 @@ class Live(Protocol):
     def answer_address(self, session: Session, chat: MessagingGroup | None) -> Address | None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServiceContext:
     """`live` is None when no host runs and the command holds the lock itself."""
 
     hub: Hub
     live: Live | None
+    _making: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """The running host's; without one, a launcher that has launched nothing."""
+        return self.live.launcher if self.live is not None else Launcher(self.hub)
+
+    async def runtime(self, name: str) -> Runtime:
+        """The one runtime of that name; its plugin is imported beside the event loop.
+
+        Raises:
+            NotFound, PluginBroken, ConfigError: there is none that can be used.
+        """
+        async with self._making:
+            return await in_thread(self.launcher.runtime, name)
 
     @property
     def running(self) -> Live:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import sqlite3
 from enum import Enum
 from typing import Any
 
 from jackfield.api import Channel, Deletes, KeepsHistory, OutboundPart, SendPath, ServesRoutes
 from jackfield.errors import ChannelError, Conflict, NotFound, Unsupported, UsageError
-from jackfield.host.diagnosis import Finding, checks
+from jackfield.host.diagnosis import Finding, channels, checks, error
 from jackfield.host.ingress import mount_points
 from jackfield.host.outgoing import Refusal, passed_hooks
 from jackfield.host.services.context import Args, ServiceContext, chat_address, operation
@@ -20,6 +21,8 @@ from jackfield.models import Delivery, DeliveryState, MessageRef, OutMessage
 from jackfield.store import deliveries
 
 __all__: list[str] = []
+
+log = logging.getLogger(__name__)
 
 _OPEN = (DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.RETRYING, DeliveryState.WAITING)
 _BAD = (DeliveryState.FAILED, DeliveryState.BLOCKED)
@@ -43,7 +46,7 @@ async def doctor_check(context: ServiceContext, args: Args) -> list[dict[str, An
 async def channel_diagnose(context: ServiceContext, args: Args) -> dict[str, Any]:
     """Everything about one channel: its findings, state, routes, open and failed deliveries, and what it can do."""
     name = args.text("name")
-    findings, channel = await checks.checked_channel(context, name)
+    findings, channel = await channels.checked_channel(context, name)
     section = context.hub.configuration.channels[name]
     live = context.live.channels.instance(section.type, name) if context.live is not None else None
     routes, more = await _routes(context, name, channel)
@@ -74,7 +77,11 @@ async def _routes(context: ServiceContext, name: str, channel: Channel | None) -
     """Where the channel is called, and whether that can be reached."""
     if channel is None or not isinstance(channel, ServesRoutes):
         return [], []
-    paths = sorted(mount_points(name, channel.http_routes()))
+    try:
+        paths = sorted(mount_points(name, channel.http_routes()))
+    except Exception as problem:
+        log.exception("channel %s can't tell its routes", name)
+        return [], [error(f"channel:{name}", f"it can't tell its routes: {problem!r}", "tell the plugin's author")]
     if not paths:
         return [], []
     if context.live is None:
@@ -89,7 +96,11 @@ def _abilities(channel: Channel | None) -> dict[str, Any]:
     """The capability table as JSON values."""
     if channel is None:
         return {}
-    can = channel.capabilities(None)
+    try:
+        can = channel.capabilities(None)
+    except Exception:
+        log.exception("a channel can't tell its capabilities")
+        return {}
     return {one.name: _plain(getattr(can, one.name)) for one in dataclasses.fields(can)}
 
 
