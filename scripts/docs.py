@@ -35,9 +35,10 @@ from jackfield.plugins import Kind
 from jackfield.process.settings import ProcessSettings
 from jackfield.testing.contracts import CONTRACTS, PluginContract, checks_of
 from jackfield_channel_irc.settings import IrcSettings
+from jackfield_channel_slack.settings import SlackSettings
+from jackfield_channel_telegram.settings import TelegramSettings
 from jackfield_channel_terminal.chat import command as chat_command
 from jackfield_channel_terminal.settings import TerminalSettings
-from jackfield_channel_slack.settings import SlackSettings
 from jackfield_channel_webhook.settings import WebhookSettings
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -445,6 +446,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "irc-settings": lambda: settings("channels.<name>", IrcSettings),
     "process-settings": lambda: settings("runtimes.process", ProcessSettings),
     "slack-settings": lambda: settings("channels.<name>", SlackSettings),
+    "telegram-settings": lambda: settings("channels.<name>", TelegramSettings),
     "webhook-settings": lambda: settings("channels.<name>", WebhookSettings),
     "terminal-settings": lambda: settings("channels.terminal", TerminalSettings),
     "agent-settings": lambda: settings("", AgentSettings),
