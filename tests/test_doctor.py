@@ -309,6 +309,42 @@ def test_a_revoked_key_is_found_while_the_channel_still_looks_well(keyed: Exchan
     assert "auth_failed" in failed.stdout
 
 
+def test_a_plugin_that_fails_or_hangs_where_none_should_is_a_finding_and_the_others_are_made(keyed: Exchange) -> None:
+    """C179, C183, C185: with a host and without one."""
+    set_up(keyed)
+    for start in (False, True):
+        if start:
+            keyed.start()
+        (platform(keyed) / "unmade").touch()
+        found = doctor(keyed, code=1)
+        assert "nobody made it" in found["channel:work"][0]["text"]
+        assert levels(found)["reach:andy"] == {"ok"}
+        (platform(keyed) / "unmade").unlink()
+        (platform(keyed) / "mute").touch()
+        assert keyed.json("channel", "doctor", "box")["capabilities"]
+        shown = keyed.run("channel", "doctor", "work", "--json", check=False)
+        assert json.loads(shown.stdout)["capabilities"] == {}
+        (platform(keyed) / "mute").unlink()
+    (platform(keyed) / "hang").touch()
+    found = doctor(keyed, code=1)
+    assert "did not answer" in found["channel:work"][0]["text"]
+    assert levels(found)["reach:andy"] == {"ok"}
+
+
+def test_a_person_sees_what_is_looked_at_and_a_bound_on_all_of_it_holds(exchange: Exchange) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "jackfield.cli", "doctor", "--wait", "0.01"],
+        env=exchange.env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        said, _ = process.communicate(timeout=BOUND)
+    assert process.returncode == 1
+    assert b"longer --wait" in said
+    assert b"looking at home" in os.read(ours, 4096)
+    os.close(ours)
+
+
 def test_the_last_errors_and_what_waits_are_shown(exchange: Exchange) -> None:
     exchange.join("ann")
     exchange.order("ann", {"fail": "permanent"})

@@ -125,12 +125,14 @@ def _files(folder: SessionFolder, spec: RunnerSpec) -> str:
 
 def _forbidden(folder: SessionFolder, spec: RunnerSpec, told: dict[str, list[str]]) -> str:
     """Nothing is changed where something is not refused: files are opened, and no more."""
-    could = [f"read {path}" for path in (*told["read"], f"{spec.paths.group}/agent.toml") if _reads(path)]
-    writes = (*told["write"], str(folder.inbound_db), str(folder.spec_file), f"{spec.paths.group}/agent.toml")
+    settings = f"{spec.paths.group}/agent.toml"
+    could = [f"read {path}" for path in (*told["read"], settings) if _reads(path)]
+    writes = (*told["write"], str(folder.inbound_db), str(folder.spec_file), settings)
     could += [f"write {path}" for path in writes if _writes(path)]
     could += [f"connect to {path}" for path in told["connect"] if _connects(path)]
     if could:
-        raise _Unproved(f"it could {', '.join(dict.fromkeys(could))}")
+        more = f" and {len(could) - 3} things more" if len(could) > 3 else ""
+        raise _Unproved(f"it could {', '.join(could[:3])}{more}")
     return "the host's files, the settings and the host's socket are out of reach"
 
 
