@@ -280,6 +280,48 @@ async def test_after_a_restart_a_click_tells_the_index(peer: Workspace, tmp_path
         assert isinstance(click, ActionInvoked) and click.value == PromptBook().value("qst_1", 1)
 
 
+# ---- after an absence
+
+
+async def test_what_was_written_meanwhile_is_fetched_in_order_with_its_threads(peer: Workspace, tmp_path: Path) -> None:
+    """C236: Slack repeats for five minutes only."""
+    fake = peer.fake
+    async with peer.running(tmp_path / "a") as (_, context):
+        root = fake.say("before", channel=GROUP)
+        await told(fake, context, root)
+        memory = context.memory
+    fake.say("one", channel=GROUP)
+    fake.say("two, in the thread", channel=GROUP, thread=root["ts"])
+    fake.say("ours", channel=GROUP, user=fake.bot_user, bot_id=fake.bot_id)
+    fake.say("joined", channel=GROUP, subtype="channel_join")
+    mention = fake.say(f"<@{fake.bot_user}> three", channel=GROUP)
+    fake.say("never seen there", channel="C000OTHER")
+    last = fake.say("four", channel=GROUP)
+    async with peer.running(tmp_path / "b", memory) as (_, context):
+        await told(fake, context, last)  # and Slack repeats one
+        texts = [event.text for event in context.events if isinstance(event, MessageReceived)]
+        assert texts == ["before", "one", "two, in the thread", "three", "four"]
+        missed = {event.text: event for event in context.events if isinstance(event, MessageReceived)}
+        assert missed["two, in the thread"].address.thread_id == root["ts"] and missed["one"].backfill
+        assert missed["three"].addressed is Addressed.MENTION
+        assert missed["three"].address.thread_id == mention["ts"]
+        assert [getattr(event, "text", "") for event in context.offered].count("before") == 0
+        assert memory.cursors[f"seen:{GROUP}"] == last["ts"]
+        assert not [one for one in fake.sent("conversations.history") if one.query["channel"] == "C000OTHER"]
+
+
+async def test_a_history_that_is_refused_keeps_nobody_from_listening(peer: Workspace, tmp_path: Path) -> None:
+    fake = peer.fake
+    async with peer.running(tmp_path / "a") as (_, context):
+        await told(fake, context, fake.say("before", channel=GROUP))
+        memory = context.memory
+    for method in ("users.conversations", "conversations.history"):
+        fake.fail_next(200, {"ok": False, "error": "missing_scope"}, method=method)
+        async with peer.running(tmp_path / method, memory) as (_, context):
+            await told(fake, context, fake.say(f"after {method}", channel=DIRECT))
+            assert context.state is ChannelState.READY
+
+
 # ---- the Events API
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -44,8 +45,9 @@ from jackfield_channel_kit.reconnect import supervise
 from jackfield_channel_kit.selfguard import SelfGuard
 from jackfield_channel_kit.text.stream import EditStream
 
-from jackfield_channel_slack.api import Identity, WebApi, user_of
+from jackfield_channel_slack.api import WebApi, user_of
 from jackfield_channel_slack.blocks import BUTTONS, LABEL, sections
+from jackfield_channel_slack.catching_up import catch_up
 from jackfield_channel_slack.downloads import opened
 from jackfield_channel_slack.emoji import name_of
 from jackfield_channel_slack.history import history
@@ -68,6 +70,8 @@ STATUS_SECONDS = 60.0
 """Slack keeps a status for two minutes, or until we post."""
 EDIT_SECONDS = 3.0
 """Between two edits of a growing message, which Slack allows 50 times a minute in all."""
+DEAF_SECONDS = 60.0
+"""After so long without a connection the history is read: what was written may not come again."""
 FILES_AT_ONCE = 10
 STATUS = "is working on it…"
 
@@ -82,16 +86,18 @@ class SlackChannel:
         self._secrets: tuple[str, ...] = ()
         self._api: WebApi | None = None
         self._out: Outgoing | None = None
-        self._me: Identity | None = None
         self._reader: Reader | None = None
+        self._names: Names | None = None
         self._inbox: Inbox | None = None
         self._own = SelfGuard()
         self._prompts = PromptBook()
         self._main: asyncio.Task[None] | None = None
-        self._identifying = asyncio.Lock()
+        self._preparing = asyncio.Lock()
         self._told = asyncio.Event()
         self._states: dict[int, ChannelState] = {}
         self._state: ChannelState | None = None
+        self._deaf_since: float | None = -math.inf
+        """Since when nothing comes in; None while something does."""
 
     def __repr__(self) -> str:
         return f"<slack {self._instance}>"
@@ -219,32 +225,38 @@ class SlackChannel:
                 await socket.close()
 
     async def _wait_for_requests(self, ready: Callable[[], None]) -> None:
-        await self._identify()
+        await self._prepare()
         ready()
         await asyncio.Event().wait()
 
     async def _keep_socket(self, socket: Socket, ready: Callable[[], None]) -> None:
-        await self._identify()
+        await self._prepare()
         await socket.connect(ready)
 
-    async def _identify(self) -> None:
-        """Learn who we are, once; before that nothing can be told from our own."""
+    async def _prepare(self) -> None:
+        """Before we listen: learn who we are, and what was written while we did not listen."""
         context, api = self._context, self._api
         if context is None or api is None:
             raise Transient("the channel was stopped")
-        async with self._identifying:
-            if self._inbox is not None:
-                return
-            me = await api.identity()
-            if not me.user_id or not me.team_id:
-                raise Transient("auth.test: Slack does not say who we are")
-            self._own.ids |= {me.user_id, me.bot_id}
-            names = Names(api, context.clock)
-            self._me = me
-            self._reader = Reader(
-                self._instance, me, thread_replies=self._settings.thread_replies, prompts=self._prompts
-            )
-            self._inbox = Inbox(context, me, self._reader, names, self._revoked)
+        async with self._preparing:
+            if self._inbox is None:
+                await self._identify(context, api)
+            assert self._reader is not None and self._names is not None
+            if self._deaf_since is not None and context.clock.monotonic() - self._deaf_since >= DEAF_SECONDS:
+                await catch_up(context, api, self._reader, self._names)
+                self._deaf_since = None
+
+    async def _identify(self, context: ChannelContext, api: WebApi) -> None:
+        """Before this nothing can be told from our own."""
+        me = await api.identity()
+        if not me.user_id or not me.team_id:
+            raise Transient("auth.test: Slack does not say who we are")
+        self._own.ids |= {one for one in (me.user_id, me.bot_id) if one}
+        self._names = Names(api, context.clock)
+        self._reader = Reader(
+            self._instance, me, self._own, thread_replies=self._settings.thread_replies, prompts=self._prompts
+        )
+        self._inbox = Inbox(context, me, self._reader, self._names, self._revoked)
 
     async def _envelope(self, envelope: Any) -> None:
         inbox = self._inbox
@@ -265,9 +277,12 @@ class SlackChannel:
             return
         self._states[number] = status.state
         if status.state is not ChannelState.AUTH_FAILED and ChannelState.READY in self._states.values():
+            self._deaf_since = None
             status = ChannelStatus(state=ChannelState.READY)
             if self._state is ChannelState.READY:
                 return
+        elif self._deaf_since is None:
+            self._deaf_since = context.clock.monotonic()
         self._state = status.state
         context.report(status)
         self._told.set()

@@ -20,6 +20,7 @@ from jackfield.models import Address, MessageReceived
 from jackfield_channel_kit.verify import Refused, slack
 
 from jackfield_channel_slack.api import Identity, user_of
+from jackfield_channel_slack.catching_up import seen
 from jackfield_channel_slack.names import Names
 from jackfield_channel_slack.reading import Reader, conversation_of, people_of
 
@@ -128,7 +129,8 @@ class Inbox:
             if isinstance(found, MessageReceived) and not found.sender.is_bot:
                 team = str(event.get("user_team") or event.get("team") or self._me.team_id)
                 _remember(self.last_speaker, found.address, (user_of(found.sender.handle), team))
-            await self._context.accept(found)
+            cursor = seen(conversation, found.ref.ids[0]) if isinstance(found, MessageReceived) else None
+            await self._context.accept(found, cursor)
 
     async def _click(self, payload: Mapping[str, Any]) -> None:
         event = self._reader.click(payload, now=self._context.clock.now())

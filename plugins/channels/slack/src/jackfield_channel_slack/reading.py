@@ -31,6 +31,7 @@ from jackfield.models import (
     ReactionChanged,
 )
 from jackfield_channel_kit.prompt import PromptBook, decode
+from jackfield_channel_kit.selfguard import SelfGuard
 from jackfield_channel_kit.text.parse import from_slack
 
 from jackfield_channel_slack.api import Identity
@@ -73,13 +74,16 @@ def people_of(event: Mapping[str, Any]) -> set[str]:
 class Reader:
     """For one instance.  `read` and `click` give None for what is not for us to tell."""
 
-    def __init__(self, instance: str, me: Identity, *, thread_replies: bool, prompts: PromptBook) -> None:
+    def __init__(
+        self, instance: str, me: Identity, own: SelfGuard, *, thread_replies: bool, prompts: PromptBook
+    ) -> None:
         self._instance = instance
         self._me = me
+        self._own = own
         self._thread_replies = thread_replies
         self._prompts = prompts
-        own = re.escape(me.user_id)
-        self._leading = re.compile(rf"\s*(?:<@{own}(?:\|[^<>]*)?>[\s,:]*)+")
+        called = re.escape(me.user_id)
+        self._leading = re.compile(rf"\s*(?:<@{called}(?:\|[^<>]*)?>[\s,:]*)+")
 
     def read(self, event: Mapping[str, Any], known: Known, *, now: UnixMs, redelivered: bool = False) -> Event | None:
         """An event of the Events API, from whichever way it came."""
@@ -100,10 +104,10 @@ class Reader:
             return self._conversation(event, conversation, _CHANGES[kind], now)
         return None
 
-    def is_own(self, message: Mapping[str, Any]) -> bool:
-        """Whether our bot wrote it."""
-        me = self._me
-        return message.get("user") == me.user_id or (bool(me.bot_id) and message.get("bot_id") == me.bot_id)
+    def is_own(self, message: Mapping[str, Any], conversation: str) -> bool:
+        """Whether our bot wrote it: by its sender, or because we sent it."""
+        sent = f"{conversation}:{message.get('ts')}"
+        return self._own.is_own(message.get("user"), sent) or self._own.is_own(message.get("bot_id") or None)
 
     def message(
         self,
@@ -117,7 +121,7 @@ class Reader:
     ) -> MessageReceived | None:
         """Something that somebody wrote.  Our own is told from the history only."""
         ts = event.get("ts")
-        own = self.is_own(event)
+        own = self.is_own(event, conversation)
         if event.get("subtype") not in _SAID or not isinstance(ts, str) or (own and not history):
             return None
         raw = _raw_text(event)
@@ -190,7 +194,7 @@ class Reader:
     ) -> MessageEdited | MessageDeleted | None:
         message, before = event.get("message") or {}, event.get("previous_message") or {}
         ts = message.get("ts")
-        if not isinstance(ts, str) or self.is_own(message):
+        if not isinstance(ts, str) or self.is_own(message, conversation):
             return None
         if message.get("subtype") == "tombstone":  # deleted, but others had answered in its thread
             return self._deleted(conversation, before, ts, now)
@@ -212,7 +216,7 @@ class Reader:
         )
 
     def _deleted(self, conversation: str, before: Mapping[str, Any], ts: object, now: UnixMs) -> MessageDeleted | None:
-        if not isinstance(ts, str) or self.is_own(before):
+        if not isinstance(ts, str) or self.is_own(before, conversation):
             return None
         mentioned = not conversation.startswith("D") and self._me.user_id in _MENTION.findall(_raw_text(before))
         address = self._address(conversation, ts, before, mentioned=mentioned)

@@ -124,12 +124,19 @@ class SlackMethods:
             raise Refusal("user_not_found")
         return {"channel": {"id": f"D{user[1:]}"}}
 
+    def _users_conversations(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        ids = sorted({*self.messages, *self.conversations})
+        start, size = int(arguments.get("cursor") or 0), int(arguments.get("limit", 100))
+        following = str(start + size) if start + size < len(ids) else ""
+        page = [{"id": one, **self.conversations.get(one, {})} for one in ids[start : start + size]]
+        return {"channels": page, "response_metadata": {"next_cursor": following}}
+
     def _conversations_history(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        found = [
-            one for one in self.messages.get(self._channel(arguments), ()) if one.get("thread_ts") in (None, one["ts"])
-        ]
+        channel = self._channel(arguments)
+        found = [one for one in self.messages.get(channel, ()) if one.get("thread_ts") in (None, one["ts"])]
         oldest = arguments.get("oldest")
         found = [one for one in found if oldest is None or one["ts"] > oldest]
+        found = [one | self._replies_of(channel, one["ts"]) for one in found]
         return {"messages": list(reversed(found))[: int(arguments.get("limit", 100))]}
 
     def _conversations_replies(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,6 +144,8 @@ class SlackMethods:
         found = [
             one for one in self.messages.get(self._channel(arguments), ()) if root in (one["ts"], one.get("thread_ts"))
         ]
+        oldest = arguments.get("oldest") or ""
+        found = [one for one in found if one["ts"] == root or one["ts"] > oldest]
         start, size = int(arguments.get("cursor") or 0), int(arguments.get("limit", 100))
         following = str(start + size) if start + size < len(found) else ""
         return {"messages": found[start : start + size], "response_metadata": {"next_cursor": following}}
@@ -259,6 +268,11 @@ class SlackMethods:
         return {}
 
     # ---- parts of them
+
+    def _replies_of(self, channel: str, root: str) -> dict[str, Any]:
+        """What the history tells of a thread."""
+        times = [one["ts"] for one in self.messages.get(channel, ()) if one.get("thread_ts") == root != one["ts"]]
+        return {"thread_ts": root, "reply_count": len(times), "latest_reply": max(times)} if times else {}
 
     def _channel(self, arguments: Mapping[str, Any]) -> str:
         channel = arguments.get("channel")
