@@ -37,7 +37,7 @@ async def test_a_client_library_takes_the_fake_for_telegram(library: str) -> Non
         assert process.returncode == 0, err.decode()[-3000:]
         told: dict[str, Any] = json.loads(out)
     assert told["me"] == BOT_NAME and told["wrong"] == "unauthorized"
-    assert told["heard"] == [
+    heard = {
         "text hello in private from P11",
         "edit hello!",
         "file a.bin 3",
@@ -45,7 +45,8 @@ async def test_a_client_library_takes_the_fake_for_telegram(library: str) -> Non
         "click p:qst_1:0 by 12",
         "reaction 🎉",
         "member kicked",
-    ]
+    }
+    assert set(told["heard"]) == heard and len(told["heard"]) == len(heard)  # aiogram handles them side by side
     assert told["sent"] == ["bold & plain", ["bold"]]
     assert told["document"] == ["näme.txt", 4] and told["album"] == 2
     assert told["typing"] and told["reacted"] and told["deleted"] and told["hook"] == ""

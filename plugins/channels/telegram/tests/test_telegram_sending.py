@@ -142,6 +142,13 @@ async def test_an_answer_goes_to_its_topic_as_a_quiet_reply(tmp_path: Path) -> N
         )
 
 
+async def test_what_shows_nothing_is_refused(tmp_path: Path) -> None:
+    """Silence would count as sent."""
+    async with TelegramFake() as fake, running(fake, tmp_path) as line:
+        with pytest.raises(BadContent):
+            await send(line, " \n ")
+
+
 # ---- refusals
 
 
@@ -408,6 +415,17 @@ async def test_who_may_not_choose_is_told_so_and_the_question_stays(tmp_path: Pa
         await line.channel.answer(str(event.responder), event.source, ActionReply(text="Not yours.", accepted=False))
         assert (await line.see("answer")).text == "Not yours."
         assert fake.messages[GROUP, seen.message_id]["reply_markup"]
+
+
+async def test_a_late_decision_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The core may take longer than a spinner."""
+    async with TelegramFake() as fake, running(fake, tmp_path) as line:
+        await send(line, OutMessage(prompt=PROMPT))
+        seen = await line.see("message")
+        query = await fake.click(PRIVATE, seen.message_id, seen.buttons[0][1])
+        await line.see("answer")
+        await line.channel.answer(query, None, ActionReply(text="Too late.", accepted=False))
+        assert not line.channel._clicks and len(fake.sent("answerCallbackQuery")) == 1
 
 
 async def test_a_forged_button_gets_its_spinner_taken_and_no_event(tmp_path: Path) -> None:

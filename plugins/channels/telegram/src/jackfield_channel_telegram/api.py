@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from json import dumps
 from typing import Any
 
@@ -164,5 +165,7 @@ class Bot:
         if not path or path.startswith("/"):
             raise Unsupported("the Bot API server keeps files on its own disk (--local), where they can't be fetched")
         # The operator chose this server, so it may be on a private address.
-        async for piece in download(self._http, f"{self._files}/{path}", limit=DOWNLOAD_LIMIT, allow_private=True):
-            yield piece
+        pieces = download(self._http, f"{self._files}/{path}", limit=DOWNLOAD_LIMIT, allow_private=True)
+        async with aclosing(pieces) as chunks:
+            async for piece in chunks:
+                yield piece

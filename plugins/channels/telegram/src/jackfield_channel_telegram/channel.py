@@ -257,18 +257,18 @@ class TelegramChannel:
 
     def _clicked(self, query: str, waits: bool) -> None:
         assert self._context is not None
-        self._context.spawn(self._toast(query, waits), f"telegram click {query}")
+        said = self._clicks[query] = asyncio.get_running_loop().create_future()
+        if not waits:
+            said.set_result(None)
+        self._context.spawn(self._toast(query, said), f"telegram click {query}")
 
-    async def _toast(self, query: str, waits: bool) -> None:
+    async def _toast(self, query: str, said: asyncio.Future[str | None]) -> None:
         """Take the spinner off a button, with a word when the core refuses the click soon enough."""
-        text: str | None = None
-        if waits:
-            said = self._clicks.setdefault(query, asyncio.get_running_loop().create_future())
-            await asyncio.wait([said], timeout=TOAST_SECONDS)
-            self._clicks.pop(query, None)
-            if said.cancelled():
-                return
-            text = said.result() if said.done() else None
+        await asyncio.wait([said], timeout=TOAST_SECONDS)
+        self._clicks.pop(query, None)
+        if said.cancelled():
+            return
+        text = said.result() if said.done() else None
         try:
             await self._ready().bot.read("answerCallbackQuery", {"callback_query_id": query, "text": _short(text)})
         except ChannelError as problem:
@@ -313,8 +313,8 @@ class TelegramChannel:
         return Address("telegram", self._instance, person.handle)
 
     async def answer(self, responder: str, source: MessageRef | None, reply: ActionReply) -> None:
-        said = self._clicks.setdefault(responder, asyncio.get_running_loop().create_future())
-        if not said.done():
+        said = self._clicks.get(responder)
+        if said is not None and not said.done():
             said.set_result(None if reply.accepted else reply.text)
         if reply.accepted and source is not None:
             await self._ready().rewrite(source.address, source.ids[0], html(reply.text))

@@ -52,6 +52,8 @@ class Sender:
         """
         ids: list[str] = []
         todo = deque(requests(message, rich=self.rich))
+        if not todo:
+            raise BadContent("there is nothing in it that Telegram can show")
         while todo:
             request = todo.popleft()
             try:
