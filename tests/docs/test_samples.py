@@ -250,6 +250,26 @@ def test_the_manifest_samples_are_manifests() -> None:
         manifest.parse(sample)
 
 
+CHANNEL_TABLES = [
+    pytest.param(sample, id=f"{one.name}-{number}")
+    for one in all_pages()
+    for number, sample in enumerate(one.fences("toml"))
+    if re.search(r"^\[channels\.", sample, re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize("sample", CHANNEL_TABLES)
+def test_the_channels_that_pages_configure_take_these_settings(sample: str, tmp_path: Path) -> None:
+    """Each table, as the channel's own model reads it."""
+    kinds = {kind.info.type: kind for _, kind in script("docs").docs_channels.shipped()}
+    found = check_text(Home(tmp_path), sample)
+    assert found.channels
+    for section in found.channels.values():
+        kind = kinds[section.type]
+        if kind.settings is not None:
+            kind.settings.model_validate(section.settings)
+
+
 @pytest.mark.parametrize("one", all_pages(), ids=lambda one: one.name)
 def test_every_piece_of_toml_is_toml(one: Page) -> None:
     for sample in one.fences("toml"):
