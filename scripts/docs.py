@@ -35,6 +35,7 @@ from jackfield.plugins import Kind
 from jackfield.process.settings import ProcessSettings
 from jackfield.testing.contracts import CONTRACTS, PluginContract, checks_of
 from jackfield_channel_irc.settings import IrcSettings
+from jackfield_channel_matrix.settings import MatrixSettings
 from jackfield_channel_slack.settings import SlackSettings
 from jackfield_channel_telegram.settings import TelegramSettings
 from jackfield_channel_terminal.chat import command as chat_command
@@ -444,6 +445,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "host-settings": lambda: settings("host", HostSettings),
     "ingress-settings": lambda: settings("ingress", IngressSettings),
     "irc-settings": lambda: settings("channels.<name>", IrcSettings),
+    "matrix-settings": lambda: settings("channels.<name>", MatrixSettings),
     "process-settings": lambda: settings("runtimes.process", ProcessSettings),
     "slack-settings": lambda: settings("channels.<name>", SlackSettings),
     "telegram-settings": lambda: settings("channels.<name>", TelegramSettings),

@@ -68,7 +68,7 @@ async def test_texts_edits_and_files_are_encrypted_both_ways_and_after_a_restart
     synapse: Synapse, tmp_path: Path
 ) -> None:
     """What the homeserver holds shows nothing of them; relations stay readable, as threads and edits need it."""
-    settings = {"encryption": True, "invites": "*"}
+    settings: dict[str, Any] = {"encryption": True, "invites": "*"}
     async with people(synapse, fresh=True) as peer, client_of(peer.ann, tmp_path / "ann") as ann:
         async with running(peer, tmp_path / "bot", **settings) as (channel, context):
             room = await joined(peer, context)
@@ -120,7 +120,7 @@ async def test_texts_edits_and_files_are_encrypted_both_ways_and_after_a_restart
 
 async def test_a_message_whose_key_comes_later_is_read_then(synapse: Synapse, tmp_path: Path) -> None:
     """Without its key a message waits; the key is asked for, and what it hides is taken when it comes."""
-    settings = {"encryption": True, "invites": "*"}
+    settings: dict[str, Any] = {"encryption": True, "invites": "*"}
     async with people(synapse, fresh=True) as peer, client_of(peer.ann, tmp_path / "ann") as ann:  # noqa: SIM117
         async with running(peer, tmp_path / "bot", **settings) as (_, context):
             room = await joined(peer, context)
