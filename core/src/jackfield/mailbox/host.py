@@ -379,6 +379,17 @@ class HostMailbox:
 
         return self._outbound.ask(copy) is True
 
+    def newest_epoch(self) -> int:
+        """Of the runners that have opened `outbound.db`, as it says itself; 0 for none.
+
+        Raises:
+            MailboxError: as `OutboundReader.ask`.
+        """
+        question = "SELECT value FROM meta WHERE key = 'epoch'"
+        found = self._outbound.ask(lambda database: database.execute(question).fetchone())
+        text = bytes(found[0]) if found and isinstance(found[0], bytes) else b""
+        return int(text) if text.isdigit() and len(text) < 16 else 0
+
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
             if not self.folder.inbound_db.exists():

@@ -103,6 +103,7 @@ async def _pack(
     gatherer = Gatherer(archive, staging)
     fresh: list[str] = []
     notes: list[str] = []
+    epochs: dict[str, int] = {}
     if conversations:
         known = made["sessions"]
         for number, session in enumerate(known, 1):
@@ -115,13 +116,15 @@ async def _pack(
             await asyncio.to_thread(_session, gatherer, home.root / name, name, staging, copied["files"])
             notes += [f"{name}: {note}" for note in copied["notes"]]
             fresh += [name] if copied["fresh_outbox"] else []
+            if copied["epoch"] > session["epoch"]:
+                epochs[session["id"]] = copied["epoch"]
     for folder in _FOLDERS if conversations else ("groups", "plugins", "channels"):
         progress.step(folder)
         await asyncio.to_thread(gatherer.tree, home.root / folder, folder, skip=_CACHES.__contains__)
     for file in ("jackfield.toml", *(SECRET_FILES if secrets else ())):
         gatherer.file(home.root / file, file)
     progress.step("what was sent meanwhile")
-    finish = {"staging": staging.name, "at": made["at"], "without_sessions": not conversations}
+    finish = {"staging": staging.name, "at": made["at"], "without_sessions": not conversations, "epochs": epochs}
     ended = await call("backup.finish", finish)
     await asyncio.to_thread(archive.path, "state.db", staging / "state.db", staging)
     manifest = Manifest(
@@ -241,8 +244,7 @@ def _restore(path: Path, home: Home, manifest: Manifest, occupied: bool, progres
         unpack(path, manifest, new, moved=progress.moved)
         Home(new).create()
         progress.step("preparing")
-        elsewhere = str(home.root) != manifest.home
-        repaired = repair(new, manifest, now=SystemClock().now(), elsewhere=elsewhere)
+        repaired = repair(new, manifest, now=SystemClock().now())
         sync_tree(new)
         aside = _free_name(home.root) if occupied else None
         try:

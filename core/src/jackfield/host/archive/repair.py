@@ -1,8 +1,9 @@
 """What a restored home must be told before a host runs on it.
 
 Time went on without it: the home that the backup was made of may have sent what was open in the backup, and may still
-live.  So every send that was open counts as maybe done, runners of the old life are fenced off, and a home at another
-place is an installation of its own.
+live.  So every send that was open counts as maybe done, and the restored home is an installation of its own: runners of
+the old life are never taken for its own, and the next launch of a session has a higher epoch than whatever wrote into
+its mailbox.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from jackfield.clock import UnixMs
@@ -21,11 +22,12 @@ from jackfield.mailbox import SessionFolder
 from jackfield.mailbox.host import begin_above
 from jackfield.store.faults import translated
 
-__all__ = ["EPOCHS", "Repaired", "repair"]
+__all__ = ["Repaired", "repair"]
 
-EPOCHS = 1000
-"""By how much every epoch is raised: the old life may have gone on for that many launches since the backup, and what
-its runners wrote or hold is still older than anything that the restored home starts."""
+HOST_LIVES = 1000
+"""By how much the host's epoch is raised: the old home may have gone through that many lives since the backup."""
+GAP = 1000
+"""By how much the numbers of an outbox that begins anew lie above those that were used."""
 _OPEN = "('pending', 'sending', 'retrying', 'waiting')"
 
 
@@ -44,8 +46,8 @@ class Repaired:
     install: str
 
 
-def repair(home: Path, manifest: Manifest, *, now: UnixMs, elsewhere: bool) -> Repaired:
-    """Prepare an unpacked home.  `elsewhere`: it will not lie where the old one did.
+def repair(home: Path, manifest: Manifest, *, now: UnixMs) -> Repaired:
+    """Prepare an unpacked home.
 
     Raises:
         StoreError: its `state.db` can't be used.
@@ -59,9 +61,8 @@ def repair(home: Path, manifest: Manifest, *, now: UnixMs, elsewhere: bool) -> R
             db.execute("PRAGMA synchronous = FULL")
             db.execute("BEGIN IMMEDIATE")
             maybe_sent = _doubt(db, now)
-            _fence(db)
             floors = [_start_outbox_anew(db, name) for name in manifest.fresh_outboxes]
-            install = _found_anew(db, manifest, now, elsewhere=elsewhere)
+            install = _found_anew(db, manifest, now)
             active = _count(db, "SELECT count(*) FROM sessions WHERE status = 'active'")
             open_messages = _count(
                 db, "SELECT count(*) FROM inbound WHERE state IN ('queued', 'claimed', 'retrying', 'parked')"
@@ -94,12 +95,6 @@ def _doubt(db: sqlite3.Connection, now: UnixMs) -> int:
     ).rowcount
 
 
-def _fence(db: sqlite3.Connection) -> None:
-    db.execute("UPDATE sessions SET epoch = epoch + ?", (EPOCHS,))
-    row = db.execute("SELECT value FROM notes WHERE key = 'host_epoch'").fetchone()
-    _note(db, "host_epoch", str(int(row[0] if row else 0) + EPOCHS))
-
-
 def _start_outbox_anew(db: sqlite3.Connection, folder: str) -> tuple[int, list[str]]:
     """Read the session's outbox from its beginning, which is above every number that was used; that number, and the
     messages that have their end, which only the lost outbox could tell a runner."""
@@ -115,7 +110,7 @@ def _start_outbox_anew(db: sqlite3.Connection, folder: str) -> tuple[int, list[s
         "SELECT id FROM inbound WHERE session_id = ? AND state IN ('completed', 'failed', 'dropped', 'refused')",
         (session_id,),
     )
-    return floor + EPOCHS, [str(row[0]) for row in ended]
+    return floor + GAP, [str(row[0]) for row in ended]
 
 
 def _settle(folder: SessionFolder, ended: list[str]) -> None:
@@ -125,14 +120,12 @@ def _settle(folder: SessionFolder, ended: list[str]) -> None:
         db.execute("COMMIT")
 
 
-def _found_anew(db: sqlite3.Connection, manifest: Manifest, now: UnixMs, *, elsewhere: bool) -> str:
-    """The installation's id: a new one elsewhere, so that two that live side by side never take each other's runners
-    for their own; the old one at the old place, so that what the old life left running is found."""
-    row = db.execute("SELECT value FROM notes WHERE key = 'install_id'").fetchone()
-    install = str(row[0]) if row else ""
-    if elsewhere or not install:
-        install = new_id("ins")
-        _note(db, "install_id", install)
+def _found_anew(db: sqlite3.Connection, manifest: Manifest, now: UnixMs) -> str:
+    """The id of the new installation, so that two that live side by side never take each other's runners for theirs."""
+    row = db.execute("SELECT value FROM notes WHERE key = 'host_epoch'").fetchone()
+    _note(db, "host_epoch", str(int(row[0] if row else 0) + HOST_LIVES))
+    install = new_id("ins")
+    _note(db, "install_id", install)
     said = {"at": now, "made_at": manifest.made_at, "install": manifest.install, "home": manifest.home}
     _note(db, "restored", json.dumps(said))
     return install
@@ -147,7 +140,3 @@ def _note(db: sqlite3.Connection, key: str, value: str) -> None:
 
 def _count(db: sqlite3.Connection, sql: str, *values: object) -> int:
     return int(db.execute(sql, values).fetchone()[0] or 0)
-
-
-def as_json(repaired: Repaired) -> dict[str, object]:
-    return asdict(repaired)

@@ -1,18 +1,19 @@
 """Consistent copies of `state.db` and of mailboxes, taken beside a running host.
 
 The order is what makes them fit together.  First the store is copied, then mailboxes, then the store is asked once
-more what became of sends meanwhile.  So a mailbox is never older than the store that describes it: what it has more is
-found again by the same rules as after a crash, and nothing that was sent before the backup ended is sent by the
-restored home.
+more what came in and what became of sends meanwhile.  So a mailbox is never older than the store that describes it:
+what it has more is found again by the same rules as after a crash, and nothing that was sent before the backup ended is
+sent by the restored home.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sqlite3
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,8 +57,13 @@ def schema_of(path: Path) -> int:
         return int(db.execute("SELECT coalesce(max(number), 0) FROM schema_version").fetchone()[0])
 
 
-def catch_up(source: Path, target: Path, since: UnixMs) -> dict[str, int]:
-    """Enter into the copy what became of sends since then; how many of them are still open, by state.
+def catch_up(source: Path, target: Path, since: UnixMs, epochs: Mapping[str, int]) -> dict[str, int]:
+    """Enter into the copy what became of sends since then, and what was accepted since then, with the cursors that a
+    platform goes on from; how many sends are still open, by state.
+
+    An event that came since then is entered as one that is not routed yet: whether its row is in the copy of the
+    mailbox or not, routing it again comes to the same.  `epochs` are those of mailboxes, by session: a runner that
+    was started since then has a newer one than the copy knows, and what it wrote must be taken for good.
 
     Raises:
         StoreError: the store can't be read, or the copy not be written.
@@ -84,12 +90,55 @@ def catch_up(source: Path, target: Path, since: UnixMs) -> dict[str, int]:
             for order in orders:
                 rows = db.execute("SELECT * FROM sent_messages WHERE delivery_ord = ?", (order,)).fetchall()
                 copy.executemany("INSERT OR IGNORE INTO sent_messages VALUES (?, ?, ?, ?, ?)", rows)
+            _enter_events(db, copy)
+            copy.executemany(
+                "UPDATE sessions SET epoch = max(epoch, ?) WHERE id = ?", [(epoch, id) for id, epoch in epochs.items()]
+            )
             copy.execute("COMMIT")
             db.execute("ROLLBACK")
             counted = copy.execute(f"SELECT state, count(*) FROM deliveries WHERE state IN {_OPEN} GROUP BY state")
             return {str(state): int(count) for state, count in counted}
     except sqlite3.Error as problem:
         raise translated(problem, target) from problem
+
+
+def _enter_events(db: sqlite3.Connection, copy: sqlite3.Connection) -> None:
+    """Events, their lines in the ledger, and cursors."""
+    names = [row[1] for row in db.execute("PRAGMA table_info(events)")]
+    last = copy.execute("SELECT coalesce(max(ord), 0) FROM events").fetchone()[0]
+    taken = ", ".join(
+        {
+            "state": "CASE state WHEN 'routed' THEN 'received' ELSE state END",
+            "finished_at": "CASE state WHEN 'routed' THEN NULL ELSE finished_at END",
+        }.get(name, name)
+        for name in names
+    )
+    rows = db.execute(f"SELECT {taken} FROM events WHERE ord > ?", (last,)).fetchall()
+    copy.executemany(f"INSERT OR IGNORE INTO events ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", rows)
+    # The ledger's lines of these are entered as open, so that acknowledgements in the copied mailbox find them.
+    names = [row[1] for row in db.execute("PRAGMA table_info(inbound)")]
+    last = copy.execute("SELECT coalesce(max(ord), 0) FROM inbound").fetchone()[0]
+    taken = ", ".join(
+        {
+            "state": "CASE WHEN state IN ('refused', 'dropped', 'context') THEN state ELSE 'queued' END",
+            "attempts": "0",
+            "next_try_at": "NULL",
+        }.get(name, name)
+        for name in names
+    )
+    unrouted = {row[0] for row in copy.execute("SELECT id FROM events WHERE state = 'received'")}
+    known = {row[0] for row in copy.execute("SELECT id FROM sessions")}
+    event, session = names.index("event_id"), names.index("session_id")
+    entered = [
+        row
+        for row in db.execute(f"SELECT {taken} FROM inbound WHERE ord > ?", (last,))
+        if row[event] in unrouted and row[session] in known
+    ]
+    copy.executemany(
+        f"INSERT OR IGNORE INTO inbound ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", entered
+    )
+    cursors = db.execute("SELECT channel_type, instance, key, value FROM cursors").fetchall()
+    copy.executemany("INSERT OR REPLACE INTO cursors (channel_type, instance, key, value) VALUES (?, ?, ?, ?)", cursors)
 
 
 def forget_conversations(target: Path, now: UnixMs) -> None:
@@ -116,6 +165,10 @@ def forget_conversations(target: Path, now: UnixMs) -> None:
                 f"WHERE state IN {_OPEN}",
                 (reason, now),
             )
+            copy.execute(
+                "UPDATE events SET state = 'failed', reason = ?, finished_at = ? WHERE state = 'received'",
+                (reason, now),
+            )
             copy.execute("UPDATE questions SET state = 'expired', decided_at = ? WHERE state = 'open'", (now,))
             copy.execute("COMMIT")
     except sqlite3.Error as problem:
@@ -130,6 +183,8 @@ class MailboxCopy:
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     fresh_outbox: bool = False
+    epoch: int = 0
+    """Of the newest runner that has opened the outbox."""
 
 
 def copy_mailbox(box: HostMailbox, target: Path) -> MailboxCopy:
@@ -157,6 +212,8 @@ def copy_mailbox(box: HostMailbox, target: Path) -> MailboxCopy:
         if name not in made.files:
             place.unlink(missing_ok=True)
             made.fresh_outbox = made.fresh_outbox or (name == "outbound.db" and bool(made.notes))
+    with contextlib.suppress(MailboxError):  # it was noted above
+        made.epoch = box.newest_epoch()
     return made
 
 

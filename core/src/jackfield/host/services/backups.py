@@ -16,7 +16,7 @@ from jackfield.errors import JackfieldError, MailboxFull, UsageError
 from jackfield.host.archive import snapshot
 from jackfield.host.services.context import Args, ServiceContext, operation
 from jackfield.mailbox import safe_name
-from jackfield.models import Session, SessionStatus
+from jackfield.models import Session
 from jackfield.store import sessions
 
 __all__ = ["STAGING"]
@@ -50,10 +50,7 @@ async def backup_store(context: ServiceContext, args: Args) -> dict[str, Any]:
         "install": context.hub.install_id,
         "schema": await asyncio.to_thread(snapshot.schema_of, target),
         "at": now,
-        "sessions": [
-            {"id": session.id, "group": session.agent_group_id, "active": session.status is SessionStatus.ACTIVE}
-            for session in found
-        ],
+        "sessions": [{"id": session.id, "group": session.agent_group_id, "epoch": session.epoch} for session in found],
     }
 
 
@@ -64,14 +61,16 @@ async def backup_mailbox(context: ServiceContext, args: Args) -> dict[str, Any]:
     session: Session = await context.session(args.text("session"))
     folder = context.hub.folder_of(session)
     if not folder.root.is_dir():
-        return {"files": [], "notes": [], "fresh_outbox": False}
+        return {"files": [], "notes": [], "fresh_outbox": False, "epoch": 0}
     try:
         made = await context.hub.mailboxes.run(folder, functools.partial(snapshot.copy_mailbox, target=target))
     except JackfieldError:
         raise
     except Exception as problem:  # the disk's, or SQLite's about the copy
         raise MailboxFull(f"the mailbox of {session.id} could not be copied: {problem}", fix="make room") from problem
-    return {"files": made.files, "notes": made.notes, "fresh_outbox": made.fresh_outbox}
+    # What lies in the mailbox was written by whoever the runner is; its session's own epoch bounds it.
+    epoch = min(made.epoch, (await context.session(session.id)).epoch)
+    return {"files": made.files, "notes": made.notes, "fresh_outbox": made.fresh_outbox, "epoch": epoch}
 
 
 @operation("backup.finish")
@@ -79,7 +78,8 @@ async def backup_finish(context: ServiceContext, args: Args) -> dict[str, Any]:
     """Complete the copy of `state.db` by what was sent meanwhile; how much is open in it."""
     target = _staging(context, args) / "state.db"
     at = UnixMs(args.number("at", 0))
-    still_open = await asyncio.to_thread(snapshot.catch_up, context.hub.store.path, target, at)
+    epochs = args.numbers("epochs")
+    still_open = await asyncio.to_thread(snapshot.catch_up, context.hub.store.path, target, at, epochs)
     if args.flag("without_sessions"):
         await asyncio.to_thread(snapshot.forget_conversations, target, context.hub.clock.now())
         still_open = {}

@@ -191,6 +191,13 @@ class Args:
             raise UsageError(f"{name} must be a whole number from {low} to {high}, got {value!r}")
         return value
 
+    def numbers(self, name: str) -> dict[str, int]:
+        """A table of whole numbers; empty when it is not given."""
+        value = self._values.get(name) or {}
+        if not isinstance(value, dict) or not all(type(one) is int and 0 <= one < 2**53 for one in value.values()):
+            raise UsageError(f"{name} must be a table of whole numbers")
+        return value
+
     def seconds(self, name: str, default: float, *, high: float = 86_400.0) -> float:
         value = self._values.get(name)
         if value is None:
