@@ -132,7 +132,7 @@ def test_a_split_keeps_text_files_and_question_in_order() -> None:
     choices = (Choice("y", "Yes"),)
     prompt = Prompt(id="qst_1", title="T", question="Q?", choices=choices)
     files = tuple(OutFile(f"{number}.txt", f"/tmp/{number}", 1) for number in range(12))
-    parts = split(OutMessage(text="word " * 4000, files=files, prompt=prompt), "markdown", 10)
+    parts = split(OutMessage(text="word " * 4000, files=files, prompt=prompt), "markdown")
     assert [(bool(part.text), len(part.files), part.prompt is not None) for part in parts] == [
         (True, 0, False),
         (True, 0, False),
@@ -140,7 +140,7 @@ def test_a_split_keeps_text_files_and_question_in_order() -> None:
         (False, 2, False),
         (False, 0, True),
     ]
-    (whole,) = split(OutMessage(text="short", prompt=prompt), "markdown", 10)
+    (whole,) = split(OutMessage(text="short", prompt=prompt), "markdown")
     assert whole.text == "short" and whole.prompt is prompt
 
 

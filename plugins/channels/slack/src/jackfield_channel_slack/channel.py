@@ -43,7 +43,6 @@ from jackfield.models import (
 from jackfield_channel_kit.prompt import PromptBook
 from jackfield_channel_kit.reconnect import supervise
 from jackfield_channel_kit.selfguard import SelfGuard
-from jackfield_channel_kit.text.stream import EditStream
 
 from jackfield_channel_slack.api import WebApi, user_of
 from jackfield_channel_slack.blocks import BUTTONS, LABEL, sections
@@ -54,11 +53,11 @@ from jackfield_channel_slack.history import history
 from jackfield_channel_slack.inbox import Inbox
 from jackfield_channel_slack.manifest import scopes
 from jackfield_channel_slack.names import Names
-from jackfield_channel_slack.outgoing import LIMIT, Outgoing, fields_of, parts_of, split
+from jackfield_channel_slack.outgoing import CAPTION, FILES_AT_ONCE, LIMIT, Outgoing, parts_of, split
 from jackfield_channel_slack.reading import Reader
 from jackfield_channel_slack.settings import SlackSettings
 from jackfield_channel_slack.sockets import Socket
-from jackfield_channel_slack.streaming import NativeStream
+from jackfield_channel_slack.streaming import EDIT_SECONDS, STREAM_SECONDS, open_stream
 
 __all__ = ["SlackChannel"]
 
@@ -68,11 +67,8 @@ FIRST_SECONDS = 10.0
 """How long `start` waits for the first connection; it goes on in the background."""
 STATUS_SECONDS = 60.0
 """Slack keeps a status for two minutes, or until we post."""
-EDIT_SECONDS = 3.0
-"""Between two edits of a growing message, which Slack allows 50 times a minute in all."""
 DEAF_SECONDS = 60.0
 """After so long without a connection the history is read: what was written may not come again."""
-FILES_AT_ONCE = 10
 STATUS = "is working on it…"
 
 
@@ -169,11 +165,11 @@ class SlackChannel:
             typing=Support.LIMITED if threaded else Support.NONE,
             typing_ttl=STATUS_SECONDS,
             stream=StreamKind.NATIVE if threaded else StreamKind.EDIT,
-            stream_interval=1.0 if threaded else EDIT_SECONDS,
+            stream_interval=STREAM_SECONDS if threaded else EDIT_SECONDS,
             files=Support.NATIVE,
             file_max_bytes=self._settings.file_max_bytes,
             file_max_count=FILES_AT_ONCE,
-            caption_limit=3000,
+            caption_limit=CAPTION,
             prompt=Support.NATIVE,
             prompt_max_choices=BUTTONS,
             prompt_label_limit=LABEL,
@@ -307,7 +303,7 @@ class SlackChannel:
                 await out.delete(ref.address, message_id)
 
     def split(self, address: Address, message: OutMessage) -> Sequence[OutMessage]:
-        return split(message, self._settings.markup, FILES_AT_ONCE)
+        return split(message, self._settings.markup)
 
     async def react(self, ref: MessageRef, emoji: str, on: bool = True) -> None:
         api, _ = self._ends()
@@ -340,7 +336,7 @@ class SlackChannel:
         """The text in place of the question; or a word to who clicked in vain."""
         api, _ = self._ends()
         conversation, ts, user, thread, hidden = json.loads(responder)
-        text = parts_of(reply.text, "mrkdwn", 3000)[0][1] if reply.text.strip() else "…"
+        text = parts_of(reply.text, "mrkdwn", CAPTION)[0][1] if reply.text.strip() else "…"
         url = self._inbox.response_urls.get((conversation, ts, user)) if self._inbox is not None else None
         with self._watched():
             if hidden and url is not None:
@@ -356,41 +352,8 @@ class SlackChannel:
     def open_stream(self, address: Address) -> MessageStream:
         api, out = self._ends()
         context = self._context
-        clock = context.clock if context is not None else SystemClock()
-        markup = self._settings.markup
-
-        async def post(text: str, key: str | None) -> str:
-            return await out.post(address, fields_of(text, markup))
-
-        async def change(message_id: str, text: str) -> None:
-            fields = {"channel": address.platform_id, "ts": message_id, **fields_of(text, markup, update=True)}
-            await api.call("chat.update", fields, key="chat.update")
-
-        async def take_away(message_id: str) -> None:
-            await out.delete(address, message_id)
-
-        async def rest(message: OutMessage, key: str) -> SendResult:
-            bare = OutMessage(files=message.files, prompt=message.prompt, card=message.card, plain=message.plain)
-            results = [await out.send(address, part) for part in split(bare, markup, FILES_AT_ONCE)]
-            return SendResult(ids=tuple(one for result in results for one in result.ids))
-
-        def by_edits() -> MessageStream:
-            return EditStream(
-                post, change, take_away, interval=EDIT_SECONDS, clock=clock, rest=rest,
-                render=lambda text: [rendered for _, rendered in parts_of(text, markup)],
-            )  # fmt: skip
-
-        async def replace(ts: str, message: OutMessage) -> SendResult:
-            plain = OutMessage(text=message.text, plain=message.plain)
-            return await out.edit(MessageRef(address, (ts,)), plain)
-
-        if address.thread_id is None or markup != "markdown":
-            return by_edits()
         whom = self._inbox.last_speaker.get(address) if self._inbox is not None else None
-        return NativeStream(
-            api, address, whom, interval=1.0, clock=clock, otherwise=by_edits, replace=replace, rest=rest,
-            sent=lambda ts: self._own.sent(f"{address.platform_id}:{ts}"),
-        )  # fmt: skip
+        return open_stream(api, out, address, whom, clock=context.clock if context is not None else SystemClock())
 
     def open_attachment(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return self._opened(attachment)

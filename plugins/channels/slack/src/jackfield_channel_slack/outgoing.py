@@ -21,7 +21,7 @@ from jackfield_channel_kit.text.split import rendered_parts
 from jackfield_channel_slack.api import UPLOAD_SECONDS, WebApi, user_of
 from jackfield_channel_slack.blocks import blocks, escaped, summary
 
-__all__ = ["CAPTION", "LIMIT", "Markup", "Outgoing", "fields_of", "parts_of"]
+__all__ = ["CAPTION", "FILES_AT_ONCE", "LIMIT", "Markup", "Outgoing", "fields_of", "parts_of", "split"]
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ LIMIT = 12_000
 """Characters of `markdown_text`; counted in UTF-16 units, which are never fewer."""
 LONGEST = 30 * LIMIT
 """What is longer is no text that anybody split."""
+FILES_AT_ONCE = 10
 CAPTION = 3000
 """Characters of the text that a file may bring along."""
 _DIALECTS = {"markdown": "slack-markdown", "mrkdwn": "slack-mrkdwn", "plain": "plain"}
@@ -65,7 +66,7 @@ class Outgoing:
 
     def __init__(self, api: WebApi, markup: Markup, own: SelfGuard, prompts: PromptBook, clock: Clock) -> None:
         self._api = api
-        self._markup: Markup = markup
+        self.markup: Markup = markup
         self._own = own
         self._prompts = prompts
         self._clock = clock
@@ -76,7 +77,7 @@ class Outgoing:
         Raises:
             ChannelError: what Slack said.
         """
-        markup: Markup = "plain" if message.plain else self._markup
+        markup: Markup = "plain" if message.plain else self.markup
         hidden = message.ephemeral_for is not None and not address.platform_id.startswith("D")
         whom = user_of(message.ephemeral_for.handle) if hidden and message.ephemeral_for is not None else None
         ids: list[str] = []
@@ -95,7 +96,7 @@ class Outgoing:
 
     async def edit(self, ref: MessageRef, message: OutMessage) -> SendResult:
         """The new text in the old messages; more or fewer of them as it needs (channels.md R8)."""
-        markup: Markup = "plain" if message.plain else self._markup
+        markup: Markup = "plain" if message.plain else self.markup
         old = [one for one in ref.ids if not _is_file(one)]
         if not old:
             raise ChatNotFound("what a file says can't be edited")
@@ -122,7 +123,7 @@ class Outgoing:
         else:
             said = await self._api.call("chat.postMessage", {**where, **fields}, key=conversation)
             ts = said.get("ts")
-        return self._sent(address, str(ts or ""))
+        return self.sent(address, str(ts or ""))
 
     async def update(self, address: Address, ts: str, source: str, rendered: str, markup: Markup) -> str:
         """Change one message to a text."""
@@ -190,7 +191,7 @@ class Outgoing:
             key=address.platform_id,
         )
         ts = await self._shared(address.platform_id, uploaded[0]["id"])
-        return [self._sent(address, ts)] if ts is not None else [one["id"] for one in uploaded]
+        return [self.sent(address, ts)] if ts is not None else [one["id"] for one in uploaded]
 
     async def _shared(self, conversation: str, file_id: str) -> str | None:
         """The `ts` of the message that a file came with, which Slack makes a moment later; None when it takes long."""
@@ -204,17 +205,18 @@ class Outgoing:
             await self._clock.sleep(_SHARE_SECONDS)
         return None
 
-    def _sent(self, address: Address, ts: str) -> str:
+    def sent(self, address: Address, ts: str) -> str:
+        """Know it for ours when it is told to us."""
         self._own.sent(f"{address.platform_id}:{ts}")
         return ts
 
 
-def split(message: OutMessage, markup: Markup, files_at_once: int) -> list[OutMessage]:
+def split(message: OutMessage, markup: Markup) -> list[OutMessage]:
     """A message as those that Slack takes one by one: text, files, then card and question."""
     texts = [source for source, _ in parts_of(message.text, "plain" if message.plain else markup)]
     bare = replace(message, text="", files=(), prompt=None, card=None)
     parts = [replace(bare, text=text) for text in texts]
-    batches = [message.files[at : at + files_at_once] for at in range(0, len(message.files), files_at_once)]
+    batches = [message.files[at : at + FILES_AT_ONCE] for at in range(0, len(message.files), FILES_AT_ONCE)]
     for number, batch in enumerate(batches):
         if number == 0 and len(parts) == 1 and len(parts_of(parts[0].text, "mrkdwn", CAPTION)) == 1:
             parts[0] = replace(parts[0], files=batch)

@@ -8,20 +8,62 @@ from collections.abc import Awaitable, Callable
 from jackfield.api import MessageStream, SendResult
 from jackfield.clock import Clock
 from jackfield.errors import ChannelError, RateLimited
-from jackfield.models import Address, OutMessage
+from jackfield.models import Address, MessageRef, OutMessage
 from jackfield_channel_kit.text.dialects.dialect import defused
 from jackfield_channel_kit.text.dialects.slack import unaddressed
 from jackfield_channel_kit.text.markdown import clean
+from jackfield_channel_kit.text.stream import EditStream
 
 from jackfield_channel_slack.api import WebApi
+from jackfield_channel_slack.outgoing import Outgoing, fields_of, parts_of, split
 
-__all__ = ["NativeStream"]
+__all__ = ["EDIT_SECONDS", "STREAM_SECONDS", "NativeStream", "open_stream"]
 
 log = logging.getLogger(__name__)
 
+EDIT_SECONDS = 3.0
+"""Between two edits of a growing message; Slack allows 50 a minute in all."""
+STREAM_SECONDS = 1.0
+"""Between two additions to a stream; Slack allows 100 a minute."""
 PIECE = 12_000
 """Characters that one call may add."""
 _OVER = ("message_not_in_streaming_state", "stopped_by_user", "message_not_found")
+
+
+def open_stream(
+    api: WebApi, out: Outgoing, address: Address, whom: tuple[str, str] | None, *, clock: Clock
+) -> MessageStream:
+    """A stream to that address; `whom` are user and team of who asked, without whom Slack streams to nobody in a
+    channel."""
+    markup = out.markup
+
+    async def post(text: str, key: str | None) -> str:
+        return await out.post(address, fields_of(text, markup))
+
+    async def change(message_id: str, text: str) -> None:
+        fields = {"channel": address.platform_id, "ts": message_id, **fields_of(text, markup, update=True)}
+        await api.call("chat.update", fields, key="chat.update")
+
+    async def take_away(message_id: str) -> None:
+        await out.delete(address, message_id)
+
+    async def rest(message: OutMessage, key: str) -> SendResult:
+        bare = OutMessage(files=message.files, prompt=message.prompt, card=message.card, plain=message.plain)
+        results = [await out.send(address, part) for part in split(bare, markup)]
+        return SendResult(ids=tuple(one for result in results for one in result.ids))
+
+    def by_edits() -> MessageStream:
+        return EditStream(
+            post, change, take_away, interval=EDIT_SECONDS, clock=clock, rest=rest,
+            render=lambda text: [rendered for _, rendered in parts_of(text, markup)],
+        )  # fmt: skip
+
+    async def replace(ts: str, message: OutMessage) -> SendResult:
+        return await out.edit(MessageRef(address, (ts,)), OutMessage(text=message.text, plain=message.plain))
+
+    if address.thread_id is None or markup != "markdown":
+        return by_edits()
+    return NativeStream(api, out, address, whom, clock=clock, otherwise=by_edits, replace=replace, rest=rest)
 
 
 class NativeStream:
@@ -35,25 +77,24 @@ class NativeStream:
     def __init__(
         self,
         api: WebApi,
+        out: Outgoing,
         address: Address,
         recipient: tuple[str, str] | None,
         *,
-        interval: float,
         clock: Clock,
         otherwise: Callable[[], MessageStream],
         replace: Callable[[str, OutMessage], Awaitable[SendResult]],
         rest: Callable[[OutMessage, str], Awaitable[SendResult]],
-        sent: Callable[[str], None],
     ) -> None:
         self._api = api
+        self._out = out
         self._address = address
         self._recipient = recipient
-        self._interval = interval
+        self._interval = STREAM_SECONDS
         self._clock = clock
         self._otherwise = otherwise
         self._replace = replace
         self._rest = rest
-        self._told = sent
         self._other: MessageStream | None = None
         self._ts: str | None = None
         self._sent = ""
@@ -130,8 +171,7 @@ class NativeStream:
                 },
                 key=self._address.platform_id,
             )
-            self._ts = str(said.get("ts") or "")
-            self._told(self._ts)
+            self._ts = self._out.sent(self._address, str(said.get("ts") or ""))
         else:
             where = {"channel": self._address.platform_id, "ts": self._ts}
             said = await self._api.call(
