@@ -43,8 +43,11 @@ T = TypeVar("T")
 
 NOT_HERE = ("pip install", "make ")
 """Commands that would set up this very checkout again, or the machine."""
-ELSEWHERE = re.compile(r"\b(telegram|slack|matrix|irc|work|TOKEN)\b|^(export|sudo|docker|systemctl|launchctl|openssl) ")
-"""Commands that need a platform, an account or another machine: of these, `jackfield` only reads what is typed."""
+ELSEWHERE = re.compile(
+    r"\b(telegram|slack|matrix|irc|work|TOKEN|jq|ses_\w+)\b| (-f|--follow)\b| /(mnt|srv)/"
+    r"|^(export|sudo|docker|systemctl|launchctl|openssl) "
+)
+"""Commands that need a platform, an account or another machine, or have no end: what is typed is read, and not run."""
 PROMPT = ("README.md", "docs/operators/start.md")
 """What a newcomer runs first; the other pages' commands are for the slow suite."""
 
@@ -86,6 +89,7 @@ class Shell:
     """A user's shell with a home of its own and the mock provider; every command has a bound."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("JACKFIELD_")} | {
             "HOME": str(folder),
             "XDG_CACHE_HOME": str(folder / "cache"),
@@ -94,8 +98,8 @@ class Shell:
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["bash", "-c", command], env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=120, encoding="utf-8",
+            ["bash", "-c", command], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=120, encoding="utf-8",
         )  # fmt: skip
 
     def init(self, command: str) -> subprocess.CompletedProcess[str]:
