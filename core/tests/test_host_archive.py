@@ -17,13 +17,23 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jackfield.errors import Conflict, JackfieldError, NotFound, RolledBack, StoreNewer, VerificationFailed
-from jackfield.host.archive import swapping
+from jackfield.config import Home
+from jackfield.errors import (
+    Conflict,
+    JackfieldError,
+    NotFound,
+    NotRolledBack,
+    RolledBack,
+    StoreNewer,
+    VerificationFailed,
+)
+from jackfield.host.archive import home, swapping
 from jackfield.host.archive.gathering import Gatherer
 from jackfield.host.archive.manifest import MANIFEST, Manifest, check_name, dumps, loads
 from jackfield.host.archive.swapping import put_in_place
 from jackfield.host.archive.unpacking import unpack, verify
 from jackfield.host.archive.writing import ArchiveWriter, destination, held
+from jackfield.store import Store
 
 LIMIT = 1 << 30
 EMPTY = Manifest(kind="home", app="1.0", schema=1, install="ins_x", made_at="2026-01-31T08:00:00+00:00", home="/h")
@@ -374,3 +384,47 @@ def test_a_failure_in_the_middle_leaves_the_file_of_before(tmp_path: Path) -> No
         raise JackfieldError("full")
     assert [path.name for path in tmp_path.iterdir()] == ["x.tar.gz"]
     assert place.read_text() == "before"
+
+
+# ---- a restore that fails on the way
+
+
+@pytest.fixture
+async def backup(tmp_path: Path) -> Path:
+    store = Store(tmp_path / "tree" / "state.db")
+    await store.open()
+    await store.close()
+    return made(tmp_path, {"jackfield.toml": b"[host]\n"})
+
+
+async def test_a_restore_that_fails_on_the_way_says_whether_all_is_as_it_was(
+    tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "home"
+    place.mkdir()
+    (place / "x").write_text("old")
+
+    def fail(new: Path, home: Path, aside: Path) -> None:
+        raise PermissionError(1, "not permitted")
+
+    def fail_badly(new: Path, home: Path, aside: Path) -> None:
+        home.rename(aside)
+        raise PermissionError(1, "not permitted")
+
+    monkeypatch.setattr(home, "put_in_place", fail)
+    with pytest.raises(RolledBack) as first:
+        home.restore(backup, Home(place), force=True)
+    assert first.value.exit_code == 5
+    assert (place / "x").read_text() == "old"
+    monkeypatch.setattr(home, "put_in_place", fail_badly)
+    with pytest.raises(NotRolledBack) as second:
+        home.restore(backup, Home(place), force=True)
+    assert second.value.exit_code == 6
+    (aside,) = tmp_path.glob("home.before-restore-*")
+    assert str(aside) in str(second.value.fix)
+    assert (aside / "x").read_text() == "old"
+    monkeypatch.undo()
+    done = home.restore(backup, Home(place))
+    assert done.repaired is not None
+    assert (done.repaired.sessions, done.repaired.maybe_sent, done.aside) == (0, 0, None)
+    assert Home(place).initialised

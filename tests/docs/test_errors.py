@@ -14,6 +14,7 @@ DOCS = script("docs")
 EXIT_CODES = {
     "JackfieldError": 1, "OperatorError": 1, "ConfigError": 2, "UsageError": 2, "NotFound": 3, "Conflict": 4,
     "HostRunning": 4, "NotAllowed": 77, "NotInitialised": 3, "NoHost": 1, "VerificationFailed": 7, "StoreNewer": 1,
+    "RolledBack": 5, "NotRolledBack": 6,
     "PluginError": 1, "PluginBroken": 1, "HookMisuse": 1, "HookFailed": 1, "MalformedData": 1, "UnsafePath": 1,
 }  # fmt: skip
 
