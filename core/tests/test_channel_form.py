@@ -11,6 +11,7 @@ from jackfield.cli.channel_form import questions, secret_keys, secret_name
 from jackfield.config import Home
 from jackfield.config.edit import put_channel
 from jackfield.errors import Conflict, MalformedData
+from jackfield.host.diagnosis.credentials import secret_names
 from jackfield.plugins.manifest import Manifest, from_plain, parse, to_plain
 from pydantic import BaseModel, Field
 
@@ -68,6 +69,17 @@ def test_a_manifest_alone_is_enough_to_know_a_secret() -> None:
 def test_instances_side_by_side_have_secrets_of_their_own(instance: str, present: dict[str, Any], name: str) -> None:
     question = questions(kind(settings=Settings, secrets=("key",)), None, present)[0]
     assert secret_name(question, instance, "keyed", present) == name
+
+
+def test_of_a_table_of_secrets_the_names_are_known_and_nothing_is_asked() -> None:
+    class Rooms(BaseModel):
+        keys: dict[str, str] = {}
+
+    found = questions(kind(settings=Rooms, secrets=("keys",)), None, {"keys": {"#a": "a-key"}})
+    assert [one.secret for one in found] == [False]
+    named = {"keys": {"#a": "a-key", "#b": "b-key"}, "token": "one", "old": ["two", "one"], "none": None}
+    kinds = kind(settings=Rooms, secrets=("keys", "token", "old", "none", "absent"))
+    assert secret_names(kinds, named) == ["a-key", "b-key", "one", "two"]
 
 
 # ---- the table

@@ -15,7 +15,8 @@ __all__ = ["Question", "questions", "secret_keys", "secret_name"]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One setting.  `secret` means that its value is the name of a secret, and that the secret itself is asked for."""
+    """One setting.  `secret` means that its value is the name of a secret, and that the secret itself is asked for; of
+    a whole table of names nothing is asked."""
 
     key: str
     help: str
@@ -41,13 +42,14 @@ def questions(kind: ChannelType, manifest: Manifest | None, present: Mapping[str
     for key in dict.fromkeys((*secrets, *fields, *helps)):
         field = fields.get(key)
         default = None if field is None or field.is_required() else field.get_default(call_default_factory=True)
+        default = present.get(key, default)
         found.append(
             Question(
                 key=key,
                 help=" ".join((helps.get(key) or (field.description if field is not None else None) or "").split()),
                 required=key in needed or (field is not None and field.is_required()),
-                secret=key in secrets,
-                default=present.get(key, default),
+                secret=key in secrets and not isinstance(default, Mapping),
+                default=default,
             )
         )
     return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jackfield.cli import output, printable
-from jackfield.cli.channel_form import Question, questions, secret_keys, secret_name
+from jackfield.cli.channel_form import Question, questions, secret_name
 from jackfield.cli.lazy import Command, json_option
 from jackfield.cli.state import State, current, emit, run_async, say, warn
 from jackfield.errors import ConfigError, Conflict, JackfieldError, UsageError
@@ -200,15 +200,19 @@ def _lines(count: int) -> list[str]:
 
 
 def _take_secret(plan: Plan, key: str, value: str) -> None:
-    """Store it later, and let the setting name it."""
-    keys = secret_keys(plan.kind, plan.manifest)
-    if key not in keys:
+    """Store it later, and let the setting name it; `key` may also be a name that a setting has already."""
+    from jackfield.host.diagnosis.credentials import secret_names
+
+    known = {one.key: one for one in questions(plan.kind, plan.manifest, plan.merged) if one.secret}
+    if key in known:
+        _name_secret(plan, known[key], value)
+    elif key in secret_names(plan.kind, plan.merged):
+        plan.secrets[key] = value
+    else:
         raise UsageError(
             f"{key!r} is no setting of {plan.type} that names a secret",
-            fix=f"there {'is' if len(keys) == 1 else 'are'}: {', '.join(keys) or 'none'}",
+            fix=f"there {'is' if len(known) == 1 else 'are'}: {', '.join(known) or 'none'}",
         )
-    question = next(one for one in questions(plan.kind, plan.manifest, plan.present) if one.key == key)
-    _name_secret(plan, question, value)
 
 
 def _name_secret(plan: Plan, question: Question, value: str) -> None:

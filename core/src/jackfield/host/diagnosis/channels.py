@@ -62,6 +62,9 @@ async def checked_channel(context: ServiceContext, name: str) -> tuple[list[Find
     except Exception as problem:
         log.exception("channel %s could not be made", name)
         return [error(check, f"it can't be made: {problem!r}", "tell the plugin's author; the log has the rest")], None
+    live = context.live.channels.instance(section.type, name) if context.live is not None else None
+    if live is not None and live.channel is not None:
+        made = live.channel  # it knows what its own connection already proves, and makes no second one
     findings = missing_secrets(context, check, names)
     if not findings:
         outcome = await check_channel(made, check_context(context, section))
@@ -71,10 +74,8 @@ async def checked_channel(context: ServiceContext, name: str) -> tuple[list[Find
             fix = outcome.fix or f"`jackfield channel setup {section.type} {name}` asks for its settings again"
             findings.append(error(check, outcome.detail or "its check failed", fix))
     if context.live is not None:
-        live = context.live.channels.instance(section.type, name)
         status = live.status if live is not None else ChannelStatus(state=ChannelState.STOPPED)
         findings += judging.channel_state(check, status)
-        made = (live.channel if live is not None else None) or made
     return findings, made
 
 

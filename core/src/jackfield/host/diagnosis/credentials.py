@@ -85,10 +85,12 @@ async def check_channel(channel: Channel, context: CheckContext, *, patience: fl
 
 
 def secret_names(kind: ChannelType, settings: Any) -> list[str]:
-    """The names of all secrets that the settings of a channel name."""
+    """The names of all secrets that the settings of a channel name: each a text, a list or a table of texts."""
     names: list[str] = []
     for key in kind.secrets:
         value = settings.get(key) if isinstance(settings, Mapping) else getattr(settings, key, None)
+        if isinstance(value, Mapping):
+            value = tuple(value.values())
         if isinstance(value, str):
             names.append(value)
         elif isinstance(value, list | tuple):
