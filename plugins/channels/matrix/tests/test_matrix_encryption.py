@@ -13,10 +13,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from jackfield.models import Address, MessageEdited, MessageReceived, MessageRef, OutFile, OutMessage
+from jackfield.models import Address, ChannelState, MessageEdited, MessageReceived, MessageRef, OutFile, OutMessage
+from jackfield.testing import ChannelRecorder
 from jackfield_channel_kit.testing.synapse import Synapse
-from matrix_peer import MatrixPeer, Person
-from test_matrix_rooms import _in, event_of, people, running
+from matrix_peer import CLIENT, MatrixPeer, Person
+from test_matrix_rooms import _in, event_of, made, people, running
 
 nio = pytest.importorskip("nio")
 pytest.importorskip("vodozemac", reason="the extra e2e is not installed")
@@ -116,6 +117,48 @@ async def test_texts_edits_and_files_are_encrypted_both_ways_and_after_a_restart
         everything = str(await peer.ann.messages(room))
         assert not [word for word in ("secret", "question", "answer", "plan", "away") if word in everything]
         assert question in everything
+
+
+async def test_forged_ciphers_and_keys_harm_nobody(synapse: Synapse, tmp_path: Path) -> None:
+    """Anybody may send anything to a device or into a room: it is passed over, and what follows is read."""
+    settings: dict[str, Any] = {"encryption": True, "invites": "*"}
+    async with people(synapse, fresh=True) as peer, client_of(peer.ann, tmp_path / "ann") as ann:  # noqa: SIM117
+        async with running(peer, tmp_path / "bot", **settings) as (_, context):
+            room = await joined(peer, context)
+            good = await said(ann, room, {"msgtype": "m.text", "body": "good"})
+            await event_of(context, MessageReceived, text="good")
+            (event,) = [one for one in await peer.ann.messages(room) if one["event_id"] == good]
+            for change in (
+                {"ciphertext": "garbage"},
+                {"ciphertext": "AwgAEg" * 20},
+                {"ciphertext": 7},
+                {"session_id": None},
+                {"algorithm": "m.unknown"},
+                {"algorithm": ["m"]},
+            ):
+                await peer.ann.send(room, {**event["content"], **change}, "m.room.encrypted")
+            key = {"algorithm": "m.olm.v1.curve25519-aes-sha2", "sender_key": "x", "ciphertext": {"y": {"type": 9}}}
+            for kind in ("m.room.encrypted", "m.room_key", "m.room_key_request", "m.forwarded_room_key"):
+                path = f"{CLIENT}/sendToDevice/{kind}/{kind}"
+                await peer.bo.call("PUT", path, {"messages": {peer.bot.id: {"*": key}}})
+            await said(ann, room, {"msgtype": "m.text", "body": "still there"})
+            await event_of(context, MessageReceived, text="still there")
+            assert context.state is ChannelState.READY
+
+
+async def test_keys_that_can_t_be_read_are_told_with_what_to_do(synapse: Synapse, tmp_path: Path) -> None:
+    """Never silently a new device: that would give up what was written before."""
+    async with people(synapse) as peer:
+        async with running(peer, tmp_path / "bot", encryption=True):
+            pass
+        (store,) = (tmp_path / "bot" / "crypto").glob("*.db")
+        store.write_bytes(b"this is no database, and it is long enough to be looked at" * 100)
+        channel = made(peer, encryption=True)
+        context = ChannelRecorder("matrix", peer.instance, tmp_path / "bot", secrets=peer.secrets)
+        await asyncio.wait_for(channel.start(context), 30)
+        assert context.state is ChannelState.FAILED and "backup" in context.statuses[-1].detail
+        await asyncio.wait_for(channel.stop(), 2)
+        await context.close()
 
 
 async def test_a_message_whose_key_comes_later_is_read_then(synapse: Synapse, tmp_path: Path) -> None:

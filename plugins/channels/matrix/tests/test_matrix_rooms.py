@@ -36,6 +36,7 @@ from jackfield.models import (
 from jackfield.models import Person as Somebody
 from jackfield.testing import ChannelMemory, ChannelRecorder
 from jackfield_channel_kit.testing.synapse import Synapse
+from jackfield_channel_matrix import channel as channel_module
 from jackfield_channel_matrix import plugin
 from jackfield_channel_matrix.channel import MatrixChannel
 from jackfield_channel_matrix.login import LoginFile
@@ -176,6 +177,21 @@ async def test_a_homeserver_that_is_killed_and_comes_back_is_found_again(tmp_pat
         assert context.state is ChannelState.READY
         await channel.send(peer.address(), OutMessage(text="lost?"), idempotency_key="dl_one")
         assert await texts(peer.ann, peer.rooms["one"], peer.bot.id) == ["lost?"]
+
+
+async def test_a_homeserver_that_says_nothing_does_not_hold_up_the_host(
+    synapse: Synapse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`start` comes back, and so does `stop`."""
+    monkeypatch.setattr(channel_module, "START_SECONDS", 0.2)
+    async with people(synapse) as peer:
+        peer.line.held = True
+        channel = made(peer)
+        context = ChannelRecorder("matrix", peer.instance, tmp_path, secrets=peer.secrets)
+        await asyncio.wait_for(channel.start(context), 5)
+        assert context.state is ChannelState.RECONNECTING
+        await asyncio.wait_for(channel.stop(), 2)
+        await context.close()
 
 
 async def test_a_revoked_token_is_told_once_and_asked_for_no_more(synapse: Synapse, tmp_path: Path) -> None:

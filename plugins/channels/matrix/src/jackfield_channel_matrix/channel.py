@@ -49,6 +49,8 @@ __all__ = ["MatrixChannel"]
 
 log = logging.getLogger(__name__)
 
+START_SECONDS = 10.0
+"""How long `start` waits for the homeserver to say something; after that it goes on in the background."""
 TYPING_SECONDS = 20.0
 _ENCRYPTED_FILE = 64 * 1024 * 1024
 """Bytes of an encrypted file, which has to be in memory as a whole to be opened."""
@@ -83,7 +85,10 @@ class MatrixChannel:
         self._context = context
         self._client = make_client(self._settings, store=store, pickle_key=_pickle_key(context) if store else "")
         context.spawn(self._listen(context, self._client, secret), "sync")
-        await self._told.wait()
+        try:
+            await asyncio.wait_for(self._told.wait(), START_SECONDS)
+        except TimeoutError:
+            self._report(ChannelStatus(state=ChannelState.RECONNECTING, detail="the homeserver has not answered yet"))
 
     async def stop(self) -> None:
         task, self._listening = self._listening, None
@@ -124,7 +129,13 @@ class MatrixChannel:
 
         async def connect(ready: Callable[[], None]) -> None:
             if self._account is None:
-                self._account = await open_account(client, self._settings, context, secret, context.clock)
+                try:
+                    self._account = await open_account(client, self._settings, context, secret, context.clock)
+                except ConfigError as problem:
+                    detail = f"{problem.message}; {problem.fix}"
+                    self._report(ChannelStatus(state=ChannelState.FAILED, detail=detail))
+                    await asyncio.Event().wait()  # trying again would not mend it
+                    raise
             await self._account.intake.listen(ready)
 
         await supervise(connect, self._report, clock=context.clock)

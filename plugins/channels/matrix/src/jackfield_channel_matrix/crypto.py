@@ -61,10 +61,11 @@ class Crypto:
             ConfigError: the store can't be read.
         """
         import nio
+        import peewee
 
         try:
             self._client.load_store()
-        except (nio.LocalProtocolError, OSError, ValueError) as problem:
+        except (nio.LocalProtocolError, peewee.PeeweeException, OSError, ValueError) as problem:
             raise ConfigError(
                 f"the keys in {self._client.store_path} can't be read: {problem}",
                 fix="restore the folder from a backup, or remove it to begin as a new device",
@@ -134,7 +135,7 @@ class Crypto:
             return None
         try:
             found = self._client.decrypt_event(parsed)
-        except nio.EncryptionError as problem:
+        except (nio.EncryptionError, ValueError, KeyError, TypeError) as problem:  # a stranger wrote it
             log.info("an event of %s can't be decrypted yet: %s", room, problem)
             return None
         source = getattr(found, "source", None)

@@ -121,7 +121,9 @@ class Intake:
                 self._rooms.direct.take(content_of(event))
         for room_id, room in _tables(_table(answer, "rooms"), "join"):
             known = self._rooms.known(room_id)
-            if known is not None:
+            if _table(room, "timeline").get("limited") is True:
+                self._rooms.forget(room_id)  # who came and went in the gap is not told when members load lazily
+            elif known is not None:
                 for event in (*_events(room, "state"), *_events(room, "timeline")):
                     if "state_key" in event:
                         known.take(event)
@@ -145,6 +147,8 @@ class Intake:
                 if isinstance(problem, AuthFailed | Transient):
                     raise
                 log.warning("an event of %s is left out: %s", room_id, problem)
+            except Exception:
+                log.exception("an event of %s can't be understood and is left out", room_id)
         return found
 
     async def _event(self, room_id: str, event: Raw, late: bool) -> Sequence[Event]:

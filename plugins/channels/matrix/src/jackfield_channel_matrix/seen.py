@@ -30,11 +30,12 @@ class SeenEvents:
         self._events: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._latest: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    def add(self, room: str, event_id: str, event: Seen) -> None:
+    def add(self, room: str, event_id: str, event: Seen, *, newest: bool = True) -> None:
+        """Remember it; not as its thread's newest message when it was looked up."""
         self._events[room, event_id] = event
         while len(self._events) > EVENTS:
             self._events.popitem(last=False)
-        if event.thread is not None and not event.target:
+        if newest and event.thread is not None and not event.target:
             self._latest[room, event.thread] = event_id
             self._latest.move_to_end((room, event.thread))
             while len(self._latest) > EVENTS:

@@ -83,7 +83,7 @@ class Translator:
             return ()
         if rel == "m.replace" and target:
             return await self._edit(room_id, event, target)
-        self._seen.add(room_id, event_id, _seen(event, content))
+        self._seen.add(room_id, event_id, _seen(event, content), newest=not backfill)
         if self._own(sender):
             return ()
         return (await self._message(room_id, event, content, backfill=backfill),)
@@ -101,7 +101,7 @@ class Translator:
                 event = self._decrypt(room_id, event) or {**event, "content": _outside(event)}
             assert event is not None
             known = _seen(event, content_of(event))
-            self._seen.add(room_id, event_id, known)
+            self._seen.add(room_id, event_id, known, newest=False)
         return known
 
     # ----
@@ -157,7 +157,7 @@ class Translator:
             return ()
         text = text_of(new)
         if original is not None:
-            self._seen.add(room_id, target, Seen(sender, original.thread, text[:SHOWN]))
+            self._seen.add(room_id, target, Seen(sender, original.thread, text[:SHOWN]), newest=False)
         if self._own(sender):
             return ()
         address = self._address(room_id, original.thread if original is not None else None)
