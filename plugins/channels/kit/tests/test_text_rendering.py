@@ -12,7 +12,8 @@ from jackfield_channel_kit.text.dialects import DIALECTS
 from jackfield_channel_kit.text.render import plain, render, signal_ranges
 
 CHAT = ("slack-mrkdwn", "whatsapp", "gchat", "discord", "telegram-html", "plain", "signal", "irc", "commonmark", "gfm")
-HTML = ("telegram-html", "matrix-html", "teams-html")
+MARKDOWN = ("commonmark", "gfm", "discord", "slack-markdown")
+HTML = ("telegram-html", "telegram-rich", "matrix-html", "teams-html")
 dialects = pytest.mark.parametrize("dialect", sorted(DIALECTS))
 
 
@@ -29,6 +30,10 @@ class Reader(HTMLParser):
         self.tags.add(tag)
         if tag not in ("br", "hr"):
             self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in ("br", "hr"), f"<{tag}/> has no content"
+        self.tags.add(tag)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open}"
@@ -51,7 +56,8 @@ def read(html: str) -> Reader:
 def test_depth_quotes_and_rules_are_visible(dialect: str) -> None:
     """C033."""
     shown = render("- fruit\n  - apple\n    - red\n- tools\n\n> first\n> second\n\n---\nend", dialect)
-    if dialect in ("matrix-html", "teams-html"):
+    if dialect in ("matrix-html", "teams-html", "telegram-rich"):
+        shown = shown.replace("/>", ">")
         assert "<ul><li>fruit\n<ul><li>apple\n<ul><li>red</li>" in shown and "<hr>" in shown
         assert "<blockquote><p>first<br>second</p></blockquote>" in shown
         return
@@ -77,7 +83,7 @@ def test_code_is_what_the_agent_wrote(dialect: str) -> None:
     elif dialect == "irc":
         shown = shown.replace("\x11", "")
     assert code in shown and "a**b**c" in shown
-    if dialect not in ("commonmark", "gfm", "discord"):
+    if dialect not in MARKDOWN:
         assert "sh\n" not in shown
 
 
@@ -109,7 +115,7 @@ def test_every_url_is_whole_and_identifiers_are_kept(dialect: str) -> None:
 def test_markers_without_a_partner_lose_nothing(dialect: str, text: str) -> None:
     """C039."""
     shown = render(text, dialect)
-    if dialect in ("commonmark", "gfm", "discord"):
+    if dialect in MARKDOWN:
         shown = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", shown)
     assert (read(shown).text if dialect in HTML else shown) == text
 
@@ -135,7 +141,7 @@ def test_emphasis_beside_letters_shows_no_marker(dialect: str) -> None:
         assert found == bold and shown.count("*") == 12
     elif dialect in HTML:
         assert re.findall(r"<(?:b|strong)>(.*?)</", shown) == bold and "*" not in read(shown).text
-    elif dialect in ("commonmark", "gfm", "discord"):
+    elif dialect in MARKDOWN:
         assert re.findall(r"\*\*(.*?)\*\*", shown) == bold
     elif dialect == "irc":
         assert re.findall("\x02(.*?)\x02", shown) == bold and "*" not in shown
@@ -159,7 +165,7 @@ def test_raw_html_is_text(dialect: str) -> None:
     if dialect in HTML:
         assert read(shown).tags <= {"p"}
         shown = read(shown).text
-    if dialect in ("commonmark", "gfm", "discord"):
+    if dialect in MARKDOWN:
         assert re.search(r"(?<!\\)<", shown) is None
         shown = shown.replace("\\", "")
     if dialect == "slack-mrkdwn":
@@ -189,6 +195,12 @@ def test_a_table_is_columns_or_a_table() -> None:
     assert render(text, "slack-mrkdwn") == "```\nname |  n\n-----+---\nä你  |  1\nb    | 22\n```"
     assert render(text, "gfm") == "| name | n |\n|---|--:|\n| **ä你** | 1 |\n| b | 22 |"
     assert read(render(text, "matrix-html")).tags >= {"table", "thead", "th", "tr", "td", "strong"}
+    assert read(render(text, "telegram-rich")).tags & {"table", "thead", "th", "tr", "td"} == {
+        "table",
+        "th",
+        "tr",
+        "td",
+    }
 
 
 def test_one_long_cell_does_not_blow_up_the_others() -> None:
@@ -372,3 +384,8 @@ def test_the_time_grows_no_faster_than_the_text(repeated: str) -> None:
         began = time.process_time()
         render(text, dialect)
         assert time.process_time() - began < 10.0
+
+
+def test_slack_s_markdown_has_no_tables_and_calls_nobody_from_code_either() -> None:
+    shown = render("| a | b |\n|---|---|\n| 1 | 2 |\n\n`<!here>` x  \ny\n\n```\n<@U123>\n```", "slack-markdown")
+    assert shown == "```\na | b\n--+--\n1 | 2\n```\n\n`<\u200b!here>` x\ny\n\n```\n<\u200b@U123>\n```"
