@@ -267,6 +267,22 @@ async def test_a_check_always_answers_whatever_the_plugin_does(
     assert health.ok == isinstance(outcome, Health)
 
 
+class Blurts:
+    """A channel whose failure repeats its secret."""
+
+    async def check(self, context: ChannelContext) -> Health:
+        raise AuthFailed(f"not {await context.secret('key')}", fix=f"replace {await context.secret('key')}")
+
+
+async def test_a_check_that_repeats_its_secret_does_not_give_it_away(tmp_path: Path) -> None:
+    async def secret(name: str) -> str | None:
+        return "hush-hush-5512"
+
+    health = await check_channel(Blurts(), CheckContext(Home(tmp_path), "work", secret=secret))  # type: ignore[arg-type]
+    assert not health.ok
+    assert "hush" not in f"{health.detail}{health.fix}"
+
+
 # ---- what never ends
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jackfield.cli import output
-from jackfield.cli.doctor import show_findings
 from jackfield.cli.lazy import Command, json_option
 from jackfield.cli.state import call, emit, say
 from jackfield.errors import JackfieldError
@@ -30,6 +29,7 @@ def doctor(name: str, chat: str | None) -> int:
     With --send it also writes one message to a chat, looks for it where the platform keeps history, and takes it away
     again.  Ends with exit code 1 when something does not work.
     """
+    from jackfield.cli.doctor import show_findings
     from jackfield.host.diagnosis import Level, finding_from, problem_of, worst
 
     found = call("channel.diagnose", name=name)

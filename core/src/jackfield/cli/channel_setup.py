@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -329,6 +328,8 @@ def _known(plan: Plan) -> list[str]:
 
 
 async def _check(plan: Plan, settings: Any) -> Health:
+    import asyncio
+
     from jackfield.config.secrets import find_secret
     from jackfield.host.diagnosis.credentials import CheckContext, check_channel
 

@@ -11,6 +11,7 @@ from jackfield.api import AcceptOutcome, Channel, ChannelType, Cursor, Health
 from jackfield.clock import Clock, SystemClock
 from jackfield.config.home import Home
 from jackfield.errors import JackfieldError, Unsupported
+from jackfield.host.logs.redaction import REDACTOR
 from jackfield.models import Address, ChannelStatus, Event
 
 __all__ = ["CheckContext", "check_channel", "secret_names"]
@@ -50,7 +51,10 @@ class CheckContext:
         return None if self._cursor is None else await self._cursor(key)
 
     async def secret(self, name: str) -> str | None:
-        return await self._secret(name)
+        found = await self._secret(name)
+        if found is not None:
+            REDACTOR.register(found)
+        return found
 
     def route_url(self, path: str = "") -> str | None:
         return None
@@ -67,21 +71,23 @@ class CheckContext:
 
 
 async def check_channel(channel: Channel, context: CheckContext, *, patience: float = PATIENCE) -> Health:
-    """What `Channel.check` says; whatever it does instead is an answer, too."""
+    """What `Channel.check` says, without the secrets that it was given; whatever it does instead is an answer, too."""
+    health = await _outcome(channel, context, patience)
+    fix = None if health.fix is None else REDACTOR(health.fix)
+    return Health(ok=health.ok, detail=REDACTOR(health.detail), fix=fix)
+
+
+async def _outcome(channel: Channel, context: CheckContext, patience: float) -> Health:
     try:
         async with asyncio.timeout(patience):
-            health = await channel.check(context)
+            return await channel.check(context)
     except TimeoutError:
-        return Health(
-            ok=False,
-            detail=f"the platform did not answer within {patience:g} s",
-            fix="look at the network and try again",
-        )
+        said = f"the platform did not answer within {patience:g} s"
+        return Health(ok=False, detail=said, fix="look at the network and try again")
     except JackfieldError as problem:
         return Health(ok=False, detail=problem.message, fix=problem.fix)
     except Exception as problem:  # noqa: BLE001 - a plugin's own fault is what the check has found
         return Health(ok=False, detail=f"its check failed: {problem!r}", fix="tell the plugin's author")
-    return health
 
 
 def secret_names(kind: ChannelType, settings: Any) -> list[str]:
