@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sqlite3
 import stat
 import threading
 from pathlib import Path
@@ -18,6 +20,7 @@ from jackfield.host.diagnosis.credentials import CheckContext, check_channel
 from jackfield.host.diagnosis.looking import look_at_home
 from jackfield.host.diagnosis.threads import in_thread
 from jackfield.models import ChannelState, ChannelStatus
+from jackfield.store import health
 from jackfield.store.health import Waiting
 
 NOW = UnixMs(1_800_000_000_000)
@@ -127,6 +130,7 @@ def test_every_problem_of_the_configuration_is_a_finding_with_a_fix() -> None:
 
 def test_a_damaged_store_a_failing_write_and_a_huge_log_are_told() -> None:
     assert levels(judging.store([], 1, 0, None)) == [Level.OK]
+    assert levels(judging.store(None, 1, 0, None)) == [Level.WARNING]
     assert levels(judging.store(["row 1 missing"], 1, 0, None)) == [Level.ERROR]
     assert levels(judging.store([], 1, 300 * judging.MiB, "disk full")) == [Level.ERROR, Level.WARNING]
 
@@ -224,6 +228,30 @@ def test_a_report_of_another_shape_is_an_error_and_no_crash(report: bytes) -> No
 def test_a_trial_runner_that_ends_badly_or_never_shows_its_last_line() -> None:
     assert "no module" in reached(code=1)[0].text
     assert "still busy" in reached(late=True)[0].text
+
+
+def test_what_a_killed_trial_left_goes_after_an_hour(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    old, fresh, session = (home.sessions / "ag_1" / name for name in ("reach-ses_1", "reach-ses_2", "ses_3"))
+    for folder in (old, fresh, session):
+        (folder / "outbox").mkdir(parents=True)
+    for folder in (old, session):
+        os.utime(folder, (0, 0))
+    reach.clear_leftovers(home)
+    assert [folder.exists() for folder in (old, fresh, session)] == [False, True, True]
+
+
+def test_the_look_at_a_store_ends_in_time(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / "x.db")
+    try:
+        db.execute("CREATE TABLE t (x TEXT)")
+        db.executemany("INSERT INTO t VALUES (?)", [("y" * 50,)] * 50_000)
+        db.commit()
+        assert health.quick_check(db, 60.0) == []
+        assert health.quick_check(db, -1.0) is None
+        assert db.execute("SELECT count(*) FROM t").fetchone() == (50_000,)
+    finally:
+        db.close()
 
 
 # ---- credentials

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from typing import NamedTuple
 
 from jackfield.clock import UnixMs
 
 __all__ = ["Waiting", "newest_moment", "quick_check", "schema_number", "waiting"]
 
+_STEPS = 10_000
+"""Of SQLite's machine between two looks at the time."""
 _WAITING = """
 SELECT '{word}', state, count(*), min(created_at), sum(updated_at >= ?) FROM {table}
 WHERE state IN ({states}) GROUP BY state"""
@@ -27,9 +30,18 @@ class Waiting(NamedTuple):
     recent: int
 
 
-def quick_check(db: sqlite3.Connection) -> list[str]:
-    """What SQLite finds wrong with the file, at most 10 lines; nothing when it is sound."""
-    return [str(line) for (line,) in db.execute("PRAGMA quick_check(10)") if line != "ok"]
+def quick_check(db: sqlite3.Connection, seconds: float) -> list[str] | None:
+    """What SQLite finds wrong with the file, at most 10 lines; nothing when it is sound, None when it took too long."""
+    until = time.monotonic() + seconds
+    db.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+    try:
+        return [str(line) for (line,) in db.execute("PRAGMA quick_check(10)") if line != "ok"]
+    except sqlite3.OperationalError:
+        if time.monotonic() > until:
+            return None
+        raise
+    finally:
+        db.set_progress_handler(None, 0)
 
 
 def schema_number(db: sqlite3.Connection) -> int:

@@ -95,8 +95,8 @@ def _runtimes(context: ServiceContext, found: list[AgentGroup]) -> set[str]:
 async def _store(context: ServiceContext, subject: str) -> list[Finding]:
     hub = context.hub
 
-    def look(db: sqlite3.Connection) -> tuple[list[str], int]:
-        return health.quick_check(db), health.schema_number(db)
+    def look(db: sqlite3.Connection) -> tuple[list[str] | None, int]:
+        return health.quick_check(db, SECONDS / 2), health.schema_number(db)
 
     faults, schema = await hub.store.read(look)
     log = hub.home.state_db.with_name("state.db-wal")

@@ -138,10 +138,14 @@ def plugins(infos: Sequence[PluginInfo], used: Iterable[tuple[str, str]], proble
 # ---- state
 
 
-def store(faults: Sequence[str], schema: int, wal: int, problem: str | None) -> list[Finding]:
-    """`wal` is the size of the write-ahead log in bytes, `problem` what the newest write failed with."""
+def store(faults: Sequence[str] | None, schema: int, wal: int, problem: str | None) -> list[Finding]:
+    """`faults` is None where the look took too long, `wal` is the size of the write-ahead log in bytes,
+    `problem` what the newest write failed with."""
     findings = []
-    if faults:
+    if faults is None:
+        text = "state.db is too large, or its disk too slow, to be checked while it is in use"
+        findings.append(warning("store", text, "check a copy: `jackfield backup`, then `jackfield restore` elsewhere"))
+    elif faults:
         text = f"state.db is damaged: {'; '.join(faults[:3])}"
         findings.append(error("store", text, "stop the host, and put back the newest backup: `jackfield restore`"))
     if problem is not None:

@@ -7,6 +7,7 @@ the host looks for what that should have written and listens for its ring.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import shutil
@@ -112,8 +113,9 @@ def place_for(home: Home, session_id: SessionId, group: GroupPlace) -> SessionPl
 def clear_leftovers(home: Home) -> None:
     """Remove the folders of proofs that were killed."""
     for folder in home.sessions.glob(f"*/{PREFIX}*"):
-        if not folder.is_symlink() and time.time() - folder.stat().st_mtime > _LEFT:
-            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # another doctor's, which is just done
+            if time.time() - folder.lstat().st_mtime > _LEFT:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def judge(check: str, reach: Reach) -> list[Finding]:
