@@ -62,6 +62,7 @@ def test_the_channels_tests_pass(projects: Path) -> None:
     assert "this peer can't write that" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_real_channels_tests_pass(projects: Path) -> None:
     """The sample over HTTP plays nearly all that the suite asks for."""
     done = run(projects, where="pager")
