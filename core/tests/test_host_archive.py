@@ -233,8 +233,8 @@ def test_a_flipped_byte_is_noticed_or_changes_nothing(tmp_path: Path, whole: byt
     path = tmp_path / "broken.tar.gz"
     path.write_bytes(bytes(broken))
     sound = verify_or_none(path)
-    if sound is not None:  # gzip's header holds a time and a kind of system, which nobody reads
-        assert position < 10
+    if sound is not None:  # a compression has bits that nobody reads, like the time in its header
+        assert gzip.decompress(bytes(broken)) == gzip.decompress(whole)
         assert {entry.path for entry in sound.files} == {"state.db", "groups/a/b"}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import gzip
 import hashlib
 import io
 import os
@@ -12,10 +11,11 @@ import secrets
 import stat
 import tarfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from jackfield.errors import RolledBack
 from jackfield.host.archive.manifest import MANIFEST, Entry, LeftOut, Manifest, dumps
@@ -33,8 +33,8 @@ class ArchiveWriter:
 
     def __init__(self, out: BinaryIO, *, moved: Callable[[int], None] = lambda count: None) -> None:
         """`moved` is told of the bytes that were read, for a progress display."""
-        self._zipped = gzip.GzipFile(filename="", fileobj=out, mode="wb", compresslevel=_LEVEL)
-        self._tar = tarfile.open(fileobj=self._zipped, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self._zipped = _Zipped(out)
+        self._tar = tarfile.TarFile(fileobj=self._zipped, mode="w", format=tarfile.PAX_FORMAT)  # type: ignore[arg-type]
         self._moved = moved
         self.files: list[Entry] = []
         self.folders: list[str] = []
@@ -92,6 +92,33 @@ class ArchiveWriter:
         self.files.append(Entry(name, size, hashed.digest.hexdigest(), mode))
 
 
+class _Zipped:
+    """Compresses what a `TarFile` writes.  Nothing is written when it is dropped half-way, as a `GzipFile` would."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+        self._written = 0
+
+    def write(self, data: bytes) -> int:
+        _write_all(self._out, self._packer.compress(data))
+        self._written += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._written
+
+    def close(self) -> None:
+        _write_all(self._out, self._packer.flush())
+
+
+def _write_all(out: BinaryIO, data: bytes) -> None:
+    """Unbuffered files may take less than they are given."""
+    view = memoryview(data)
+    while view:
+        view = view[out.write(view) :]
+
+
 class _Hashed(io.RawIOBase):
     def __init__(self, content: BinaryIO, moved: Callable[[int], None]) -> None:
         self._content = content
@@ -146,10 +173,10 @@ def destination(path: Path) -> Iterator[BinaryIO]:
     except OSError as problem:
         raise RolledBack(f"{path} can't be written: {problem.strerror}", fix="name another file") from problem
     try:
-        with os.fdopen(descriptor, "wb") as out:
+        # Unbuffered: a full disk is met where it is written to, and closing does not meet it again.
+        with os.fdopen(descriptor, "wb", buffering=0) as out:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield out
-            out.flush()
+            yield cast(BinaryIO, out)
             os.fsync(descriptor)
             temporary.replace(path)
         sync_folder(path.parent)
