@@ -6,13 +6,16 @@ import dataclasses
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from jackfield import errors
 from jackfield.api import HOOKS
 from jackfield.api import channels as channel_api
+from jackfield.clock import UnixMs
 from jackfield.config.settings import AgentSettings, HostSettings, IngressSettings
+from jackfield.host import retry, sending
 from jackfield.models import (
     Capabilities,
     ChannelState,
@@ -189,6 +192,47 @@ def test_every_error_of_a_channel_event_and_state_is_in_the_contract() -> None:
     kinds = [one.__name__ for one in DOCS.all_errors() if issubclass(one, errors.ChannelError)]
     for name in (*kinds, *DOCS.event_types(), *ChannelState):
         assert re.search(rf"`{name}\b", written), name
+
+
+def raised(kind: type[errors.ChannelError]) -> errors.ChannelError:
+    """One of that class."""
+    more: dict[type[errors.ChannelError], dict[str, Any]] = {
+        errors.RateLimited: {"retry_after": 1.0},
+        errors.Migrated: {"new_platform_id": "new"},
+    }
+    return kind("no", **more.get(kind, {}))
+
+
+def test_the_contract_says_what_the_core_really_does_after_each_error() -> None:
+    """The last cell of its row, against the rule that decides."""
+    written = page("docs/channels/contract.md").text
+    part = written.split("### What you may raise", 1)[1].split("\n## ", 1)[0]
+    says = dict(re.findall(r"^\| `(\w+)[^|]*\|[^|]*\|([^|]*)\|$", part, re.M))
+    words = {
+        retry.GiveUp: "gives up", retry.SendAgain: "again|waits that long", retry.Wait: "waits",
+        retry.MoveTo: "moves the chat", retry.SendPlain: "`plain`",
+    }  # fmt: skip
+    kinds = [one for one in DOCS.all_errors() if issubclass(one, errors.ChannelError)]
+    for kind in kinds:
+        done = retry.after_send(
+            raised(kind), retry.SendState(attempts=1, first_try_at=UnixMs(0)), UnixMs(0),
+            idempotent=False, history=False, random=0.0,
+        )  # fmt: skip
+        row = says["ChannelError" if kind is errors.ChannelError else kind.__name__]
+        if kind is errors.AuthFailed:
+            assert "the part waits" in row
+        else:
+            assert re.search(words[type(done)], row), (kind.__name__, row)
+            assert ("gives up" in row) == isinstance(done, retry.GiveUp), kind.__name__
+
+
+def test_the_waits_that_operators_are_told_are_those_of_the_rule() -> None:
+    text = page("docs/operators/messages.md").text
+    *waits, last = (f"{retry.turn_delay(tries):g}" for tries in range(retry.MAX_TRIES))
+    assert f"{retry.MAX_TRIES} retries, after {', '.join(waits)} and {last} s" in text
+    assert f"for up to {retry.SEND_WINDOW / 3600:g} h" in text
+    assert f"doubling to {retry.SEND_LONGEST / 60:g} min" in text
+    assert f"or {sending.SEND_SECONDS:g} s without one" in text
 
 
 def test_every_module_of_the_kit_is_in_the_contract_and_in_its_readme() -> None:
