@@ -11,7 +11,7 @@ from jackfield.errors import JackfieldError, MalformedData
 
 __all__ = ["Finding", "Level", "error", "finding_from", "ok", "problem_of", "warning", "worst"]
 
-_SEE_LOG = "see the host's log, `logs/host.log` in the home"
+_SEE_LOG = "see the host's log, `logs/host.jsonl` in the home"
 
 
 class Level(StrEnum):
