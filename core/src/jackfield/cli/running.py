@@ -84,6 +84,8 @@ def _start_detached(state: State, home: Home, patience: float) -> int:
     log = home.logs / "up.log"
     options = [f"--home={home.root}", *(["--safe"] if state.safe else []), *(["--strict"] if state.strict else [])]
     options += ["-v"] * state.verbose
+    log.touch(mode=0o600)
+    log.chmod(0o600)
     with log.open("wb") as stream:
         child = subprocess.Popen(
             [sys.executable, "-m", "jackfield.cli", *options, "--no-color", "up"],
