@@ -41,7 +41,8 @@ def test_a_failure_that_trying_again_cannot_mend_is_final_and_told(exchange: Exc
     exchange.say("final", f"mock: fail {kind}")
     told = exchange.wait_sent("final", before + 1)[before]["text"]
     assert kind.replace("_", " ") in told
-    exchange.wait_for(lambda: exchange.state_of("final")[-1] == ("failed", kind), "the failure in the ledger")
+    failed = ("failed", f"{kind}: the mock was told to fail: {kind}")
+    exchange.wait_for(lambda: exchange.state_of("final")[-1] == failed, "the failure in the ledger")
 
 
 def test_what_the_provider_says_for_people_is_what_they_are_told(exchange: Exchange) -> None:
