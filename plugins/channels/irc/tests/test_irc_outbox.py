@@ -141,10 +141,10 @@ async def test_the_core_waits_when_too_many_lines_do() -> None:
 
 
 async def test_no_stranger_can_use_up_our_lines() -> None:
-    stand = Stand(burst=3, seconds=2.0)
+    stand = Stand(burst=5, seconds=2.0)
     for number in range(10):
         stand.outbox.notice("ann", f"\x01PING {number}\x01")
-    assert len(stand.written) == 2, "one place is left for what matters"
+    assert len(stand.written) == 2, "half the places are left for what matters"
 
 
 async def test_a_cancelled_send_leaves_nothing_behind() -> None:

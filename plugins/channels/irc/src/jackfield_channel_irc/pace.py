@@ -31,9 +31,9 @@ class Pace:
             await self._clock.sleep(wait)
 
     def spare(self) -> bool:
-        """Take a place for what may as well be left out; False when that would delay the others."""
+        """Take a place for what may as well be left out; False when fewer than half would stay for what matters."""
         now = self._clock.monotonic()
-        if max(self._timer, now) + self._seconds > now + self._ahead:
+        if max(self._timer, now) + self._seconds > now + self._ahead / 2:
             return False
         self._timer = max(self._timer, now) + self._seconds
         return True
