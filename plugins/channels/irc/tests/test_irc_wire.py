@@ -6,7 +6,7 @@ import asyncio
 import base64
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jackfield.clock import UnixMs
 from jackfield.errors import AuthFailed, RateLimited, TooLarge, Transient
@@ -51,16 +51,19 @@ class TestLines:
         found = parse(b":a!b@c PRIVMSG miso :gr\xfc\xdfe")
         assert found is not None and found.param(1) == "grüße"
 
+    @settings(deadline=None)
     @given(st.binary(max_size=600))
     def test_any_bytes_can_be_read(self, raw: bytes) -> None:
         parse(raw)
 
+    @settings(deadline=None)
     @given(st.text(max_size=300), st.text(max_size=50))
     def test_what_anybody_wrote_stays_one_line(self, text: str, tag: str) -> None:
         raw = written("PRIVMSG", "#x", text, tags={"+draft/react": tag})
         assert raw.endswith(b"\r\n") and not {10, 13, 0} & set(raw[:-2])
         assert raw.count(b"PRIVMSG #x :") >= 1
 
+    @settings(deadline=None)
     @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=80))
     def test_a_tag_comes_back_as_it_was(self, value: str) -> None:
         found = parse(written("TAGMSG", "#x", tags={"+t": value})[:-2])
@@ -262,6 +265,7 @@ class TestReading:
         batches.heard(line(":s BATCH -b"))
         assert not batches.replay(inside)
 
+    @settings(deadline=None)
     @given(st.binary(max_size=300))
     def test_any_line_can_be_read(self, raw: bytes) -> None:
         found = parse(b":ann!a@h PRIVMSG miso :" + raw.replace(b"\n", b""))
@@ -270,6 +274,7 @@ class TestReading:
 
 
 class TestWriting:
+    @settings(deadline=None)
     @given(st.text(max_size=3000), st.integers(100, 450))
     def test_no_line_is_longer_than_it_may_be(self, text: str, limit: int) -> None:
         """C025."""
