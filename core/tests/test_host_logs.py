@@ -10,6 +10,8 @@ import logging
 import os
 import re
 import stat
+import subprocess
+import sys
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,6 +147,13 @@ def test_what_looks_like_a_secret_is_masked_though_nobody_told_us(text: str) -> 
     assert MASK in masked
     assert "SECRET" not in masked
     assert "AAzz" not in masked
+
+
+@pytest.mark.parametrize("unit", ["-", "--a", "eyJ-", "eyJaaaaaaaa.", "://a:", "&token", "sk-", "bearer "])
+def test_no_strangers_text_keeps_the_log_busy(unit: str) -> None:
+    """The host redacts where it runs: a text that takes minutes to look through would stop every chat."""
+    code = "import sys; from jackfield.host.logs.redaction import REDACTOR; REDACTOR(sys.stdin.read())"
+    subprocess.run([sys.executable, "-c", code], input=unit * (100_000 // len(unit)), text=True, timeout=60, check=True)
 
 
 def test_a_secret_stays_out_of_tracebacks_and_of_lines_of_other_libraries(tmp_path: Path) -> None:
