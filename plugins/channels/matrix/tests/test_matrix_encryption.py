@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import nio
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -18,9 +19,6 @@ from jackfield.testing import ChannelRecorder
 from jackfield_channel_kit.testing.synapse import Synapse
 from matrix_peer import CLIENT, MatrixPeer, Person
 from test_matrix_rooms import _in, event_of, made, people, running
-
-nio = pytest.importorskip("nio")
-pytest.importorskip("vodozemac", reason="the extra e2e is not installed")
 
 _ENCRYPTED = {"type": "m.room.encryption", "state_key": "", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
 
