@@ -89,6 +89,7 @@ class World:
             on_report=nothing,
             on_text_answer=self._answered,
             say=self._say,
+            before=nothing,
             wake=lambda session, origin: self.log.append((session.id, "wake")),
         )
         self.intake = Intake(hub, self.router, spool)

@@ -130,6 +130,7 @@ class LiveHost:
             on_report=self.delivery.report,
             on_text_answer=self.questions.text_answer,
             say=self.delivery.send_direct,
+            before=self.renewal.before_message,
             wake=self._wake_routed,
         )
         self.intake = Intake(hub, self.router, spool)

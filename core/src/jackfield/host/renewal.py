@@ -6,6 +6,8 @@ Noticed by itself when a message comes and when a turn ends, and looked for afte
 
 from __future__ import annotations
 
+import asyncio
+
 from jackfield.host.hub import Hub
 from jackfield.host.launching import Launcher
 from jackfield.host.supervisor import Supervisor
@@ -31,6 +33,13 @@ class Renewal:
         """Replace the session's runner if its settings changed."""
         if self._launcher.changed(session):
             self._hub.spawn(self._outdate(session), f"renew {session.id}")
+
+    async def before_message(self, session: Session) -> None:
+        """Called before a message is put into the inbox: an idle runner with old settings, which looks there now and
+        then by itself, is told to end first, so that it does not answer what the new settings are for."""
+        if self._launcher.changed(session):
+            await self._outdate(session)
+            await asyncio.sleep(0)  # the signal is sent in a task of its own
 
     def wake(self, session: Session) -> None:
         """There is work for the session: what its runner was told is looked at first."""

@@ -99,9 +99,11 @@ class Router:
         on_report: Callable[[DeliveryReport], Awaitable[None]],
         on_text_answer: Callable[[MessageReceived, UserId], Awaitable[bool]],
         say: Callable[..., Awaitable[None]],
+        before: Callable[[Session], Awaitable[None]],
         wake: Callable[[Session, Address | None], None],
     ) -> None:
-        """`on_text_answer` tells whether a text answered an open question; `say` sends the host's own words."""
+        """`on_text_answer` tells whether a text answered an open question; `say` sends the host's own words; `before`
+        comes ahead of what is put into a session's inbox, `wake` after."""
         self._hub = hub
         self._channels = channels
         self._inbox = inbox
@@ -109,6 +111,7 @@ class Router:
         self._on_report = on_report
         self._on_text_answer = on_text_answer
         self._say = say
+        self._before = before
         self._wake = wake
 
     def together(self, waiting: Sequence[StoredEvent]) -> int:
@@ -233,6 +236,7 @@ class Router:
             for verdict, outcome in mine:
                 assert outcome.row is not None
                 rows.append(await self._inbox.with_files(session, outcome.row, verdict.arrival.event))
+            await self._before(session)
             await self._inbox.deliver(session, rows)
         except JackfieldError as problem:
             for verdict, outcome in mine:
