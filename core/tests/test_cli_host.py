@@ -91,7 +91,7 @@ def test_the_host_goes_up_answers_reloads_and_goes_down(jackfield: Shell) -> Non
     assert jackfield.json("status")["running"] is False
     assert {group["folder"] for group in jackfield.json("group", "list")} == {"andy", "bob"}
     lines = Path(started["log"]).read_text(encoding="utf-8").splitlines()
-    assert all({"event", "level", "logger", "timestamp"} <= json.loads(line).keys() for line in lines)
+    assert all({"event", "level", "logger", "time"} <= json.loads(line).keys() for line in lines)
 
 
 def test_a_host_in_the_foreground_ends_by_ctrl_c_with_code_0(jackfield: Shell) -> None:
