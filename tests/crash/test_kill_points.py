@@ -66,7 +66,7 @@ def settled(exchange: Exchange) -> bool:
 def wired(make_exchange: MakeExchange) -> Exchange:
     exchange = make_exchange()
     for chat in CHATS:
-        exchange.wire(chat)
+        exchange.join(chat)
     return exchange
 
 
