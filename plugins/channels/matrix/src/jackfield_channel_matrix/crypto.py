@@ -6,14 +6,19 @@ Messages go to all devices of a room's members: an agent has no screen on which 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jackfield.clock import UnixMs
 from jackfield.errors import ConfigError, JackfieldError, SendNotAllowed, Transient
+
+from jackfield_channel_matrix.reading import occurred_at
 
 if TYPE_CHECKING:
     from nio import AsyncClient, MegolmEvent
@@ -26,6 +31,11 @@ Raw = Mapping[str, Any]
 
 WAITING = 500
 """How many messages wait for their keys; the oldest are given up."""
+WAITING_MS = 7 * 24 * 3600 * 1000
+"""How long they wait: a key that has not come in a week does not come, and what anybody forged has none."""
+_WAITING_FILE = "waiting.json"
+_WAITING_BYTES = 64 * 1024 * 1024
+"""More than `WAITING` events of the largest size have: a larger file is none of ours."""
 
 
 def store_folder(folder: Path) -> Path:
@@ -47,12 +57,22 @@ def store_folder(folder: Path) -> Path:
 
 
 class Crypto:
-    """The account's keys.  `take` every sync before its events are read."""
+    """The account's keys.  `take` every sync before its events are read.
+
+    Messages whose keys have not come lie beside the keys, in a file: the position in the sync has passed them, and
+    nothing else remembers them over a restart (C240).  They are as they came, hidden.
+    """
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
+        self._file = Path(client.store_path) / _WAITING_FILE
         self._waiting: OrderedDict[str, tuple[str, Raw]] = OrderedDict()
         self._sharing: dict[str, asyncio.Lock] = {}
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many messages wait for their keys, and in how many rooms."""
+        return len(self._waiting), len({room for room, _ in self._waiting.values()})
 
     def open(self) -> None:
         """Load the store, and make our keys if this is a new device.
@@ -70,6 +90,7 @@ class Crypto:
                 f"the keys in {self._client.store_path} can't be read: {problem}",
                 fix="restore the folder from a backup, or remove it to begin as a new device",
             ) from None
+        self._waiting = _read_waiting(self._file)
 
     async def take(self, answer: Raw) -> None:
         """What a sync brings for encryption: keys, devices, who is in which room.
@@ -150,26 +171,55 @@ class Crypto:
         return {**event, "type": source.get("type"), "content": content, "decrypted": True}
 
     async def wait_for_key(self, room: str, event: Raw) -> None:
-        """Keep an event that can't be decrypted, and ask our other devices and the sender for its key."""
+        """Keep an event that can't be decrypted, and ask our other devices and the sender for its key.
+
+        One of a shape that no key opens is not kept.
+
+        Raises:
+            Transient: it could not be kept; the position must not pass it.
+        """
         import nio
 
+        parsed = _megolm(room, event)
+        if parsed is None:
+            return
         event_id = str(event.get("event_id", ""))
         self._waiting[event_id] = (room, event)
         while len(self._waiting) > WAITING:
             self._waiting.popitem(last=False)
-        parsed = _megolm(room, event)
-        if parsed is not None:
-            with suppress(nio.LocalProtocolError, JackfieldError):  # asked for already; or later by itself
-                await self._asked(self._client.request_room_key(parsed))
+        self._write()
+        with suppress(nio.LocalProtocolError, JackfieldError):  # asked for already; or later by itself
+            await self._asked(self._client.request_room_key(parsed))
 
-    def released(self) -> list[tuple[str, Raw]]:
-        """Waiting events whose keys have come: room and decrypted event, in order."""
-        found: list[tuple[str, Raw]] = []
-        for event_id, (room, event) in list(self._waiting.items()):
-            if (plain := self.decrypt(room, event)) is not None:
+    def released(self, now: UnixMs) -> list[tuple[str, Raw]]:
+        """Waiting events whose keys have come: room and decrypted event, in order.  They wait on until `settled`."""
+        for event_id, (_, event) in list(self._waiting.items()):
+            if occurred_at(event, now) < now - WAITING_MS:
                 del self._waiting[event_id]
-                found.append((room, plain))
-        return found
+        found = ((room, self.decrypt(room, event)) for room, event in self._waiting.values())
+        return [(room, plain) for room, plain in found if plain is not None]
+
+    def settled(self, events: Iterable[Raw]) -> None:
+        """These events of `released` are stored.
+
+        Raises:
+            Transient: it could not be written down.
+        """
+        for event in events:
+            self._waiting.pop(str(event.get("event_id", "")), None)
+        self._write()
+
+    def _write(self) -> None:
+        fresh = self._file.with_suffix(".new")
+        try:
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(list(self._waiting.values()), file)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self._file)
+        except OSError as problem:
+            raise Transient(f"what waits for its key could not be kept in {self._file}: {problem}") from None
 
     async def _asked(self, request: Any) -> Any:
         import aiohttp
@@ -178,6 +228,21 @@ class Crypto:
             return await request
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
             raise Transient(f"the homeserver could not be asked for keys: {type(problem).__name__} {problem}") from None
+
+
+def _read_waiting(file: Path) -> OrderedDict[str, tuple[str, Raw]]:
+    """What waited when we stopped; what can't be read is told and left out."""
+    found: OrderedDict[str, tuple[str, Raw]] = OrderedDict()
+    if not file.exists():
+        return found
+    try:
+        if file.stat().st_size > _WAITING_BYTES:
+            raise ValueError("it is too large")
+        for room, event in json.loads(file.read_text(encoding="utf-8")):
+            found[str(event["event_id"])] = (str(room), event)
+    except (OSError, ValueError, TypeError, KeyError) as problem:
+        log.warning("messages that waited for their keys can't be read from %s: %s", file, problem)
+    return found
 
 
 def _megolm(room: str, event: Raw) -> MegolmEvent | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from jackfield.api import ChannelContext, Cursor
 from jackfield.errors import AuthFailed, ChannelError, ChatNotFound, JackfieldError, MalformedData, Transient
-from jackfield.models import Address, ConversationChange, ConversationChanged, Event
+from jackfield.models import Address, ChannelState, ChannelStatus, ConversationChange, ConversationChanged, Event
 
 from jackfield_channel_matrix.crypto import Crypto
 from jackfield_channel_matrix.homeserver import CLIENT, Homeserver, quoted
@@ -57,6 +57,8 @@ class Intake:
         self._whole = crypto is not None
         """Whether the next sync asks for the whole state: the keys need to know who is in each room."""
         self._told: set[str] = set()
+        self._shown = ""
+        """What the status says of messages that can't be read."""
 
     async def listen(self, ready: Callable[[], None]) -> None:
         """Sync until it fails; `ready` is called once the homeserver answers.  For the kit's `supervise`.
@@ -73,9 +75,24 @@ class Intake:
         elif self._whole:
             await self._round(await self._sync(self._since, 0.0))
         ready()
+        self._shown = ""
         while True:
+            self._show_unread()
             await self._round(await self._sync(self._since, POLL))
             ready()
+
+    def _show_unread(self) -> None:
+        """Say in the status what can't be read, and when it could be (C240)."""
+        detail = ""
+        if self._crypto is None and self._told:
+            detail = f"{len(self._told)} rooms are encrypted and can't be read; set encryption = true"
+        elif self._crypto is not None and self._crypto.waiting[0]:
+            messages, rooms = self._crypto.waiting
+            detail = f"{messages} messages of {rooms} rooms can't be read: their keys have not come"
+        if detail != self._shown:
+            self._shown = detail
+            state = ChannelState.DEGRADED if detail else ChannelState.READY
+            self._context.report(ChannelStatus(state=state, detail=detail))
 
     async def _sync(self, since: str | None, wait: float) -> dict[str, Any]:
         wanted = _filter(1 if since is None else 50, lazily=self._crypto is None)
@@ -93,8 +110,9 @@ class Intake:
         """Take one answer: everything in it is stored, then the position moves."""
         await self._prepare(answer)
         events: list[Event] = []
-        for room_id, plain in self._crypto.released() if self._crypto is not None else ():
-            events += await self._translator.events(room_id, plain, backfill=True)
+        released = self._crypto.released(self._context.clock.now()) if self._crypto is not None else []
+        for room_id, plain in released:
+            events += await self._understood(room_id, plain, True)
         for room_id, room in _tables(_table(answer, "rooms"), "join"):
             events += await self._room(room_id, room)
         for room_id, room in _tables(_table(answer, "rooms"), "leave"):
@@ -110,6 +128,8 @@ class Intake:
             except JackfieldError as problem:
                 raise Transient(f"what was written could not be stored: {problem}") from problem
         self._since = cursor.value
+        if self._crypto is not None and released:
+            self._crypto.settled(plain for _, plain in released)
 
     async def _prepare(self, answer: Raw) -> None:
         """What must be known before events are read: keys, direct messages, invitations, the state of rooms."""
@@ -141,15 +161,20 @@ class Intake:
         late = {id(event) for event in gap}
         found: list[Event] = []
         for event in since_invited((*gap, *events), self._homeserver.user_id):
-            try:
-                found += await self._event(room_id, event, id(event) in late)
-            except ChannelError as problem:
-                if isinstance(problem, AuthFailed | Transient):
-                    raise
-                log.warning("an event of %s is left out: %s", room_id, problem)
-            except Exception:
-                log.exception("an event of %s can't be understood and is left out", room_id)
+            found += await self._understood(room_id, event, id(event) in late)
         return found
+
+    async def _understood(self, room_id: str, event: Raw, late: bool) -> Sequence[Event]:
+        """What the core is to know of an event; nothing of one that a stranger made to be understood by nobody."""
+        try:
+            return await self._event(room_id, event, late)
+        except ChannelError as problem:
+            if isinstance(problem, AuthFailed | Transient):
+                raise
+            log.warning("an event of %s is left out: %s", room_id, problem)
+        except Exception:
+            log.exception("an event of %s can't be understood and is left out", room_id)
+        return ()
 
     async def _event(self, room_id: str, event: Raw, late: bool) -> Sequence[Event]:
         if event.get("type") == "m.room.encrypted":
