@@ -14,9 +14,21 @@ import pytest
 from delivery_kit import Bench, open_bench
 from jackfield.host import collect
 from jackfield.host.collect import Collector
+from jackfield.ids import InboundId, new_id
 from jackfield.mailbox import RunnerMailbox
-from jackfield.models import Address, AgentGroup, OutboundRow, Session
-from jackfield.store import deliveries, sessions
+from jackfield.models import (
+    Ack,
+    AckStatus,
+    Address,
+    AgentGroup,
+    ChatContent,
+    InboundKind,
+    InboundRow,
+    InboundState,
+    OutboundRow,
+    Session,
+)
+from jackfield.store import deliveries, inbound, sessions
 
 
 @pytest.fixture
@@ -74,3 +86,35 @@ async def test_a_start_and_a_stop_wait_only_for_a_bounded_part_of_what_a_session
 
     assert await collector(bench).collect(session.id), "nothing is taken twice by the next host"
     assert await _taken(bench, session) == 50
+
+
+@pytest.mark.parametrize("collected_first", [True, False], ids=["acknowledged-first", "entered-first"])
+@pytest.mark.parametrize("host", ["the same", "the next"])
+async def test_what_a_runner_ended_before_it_was_in_the_ledger_has_its_end_there(
+    bench: Bench, collected_first: bool, host: str
+) -> None:
+    """A host was killed or had no room between the inbox and the ledger, or the runner was faster (architecture 5)."""
+    session = await bench.session(await bench.chat("c-1"))
+    epoch = await bench.hub.store.write(sessions.begin_epoch, session.id, bench.clock.now())
+    now = bench.clock.now()
+    row = InboundRow(id=InboundId(new_id("in")), kind=InboundKind.CHAT, content=ChatContent(text="hi"), at=now)
+    folder = bench.hub.folder_of(session)
+    await bench.hub.mailboxes.run(folder, lambda box: box.enqueue([row]))
+    mailbox = RunnerMailbox(folder, epoch)
+    mailbox.write(acks=[Ack(message_id=row.id, status=AckStatus.COMPLETED, attempt=1, epoch=epoch, at=now)])
+    mailbox.close()
+
+    collecting = collector(bench)
+    if collected_first:
+        await collecting.collect(session.id)
+    if host == "the next":
+        collecting = collector(bench)
+    await bench.hub.store.write(
+        inbound.record, id=row.id, event_id=None, wiring_id=None, session_id=session.id,
+        state=InboundState.QUEUED, preview="hi", now=now,
+    )  # fmt: skip
+    await collecting.entered(session.id, [row.id], [row.id] if host == "the next" else [])
+    await collecting.collect(session.id)
+
+    entry = await bench.hub.store.read(inbound.entry, row.id)
+    assert entry is not None and (entry.state, entry.attempts) == (InboundState.COMPLETED, 1)

@@ -23,7 +23,7 @@ from jackfield.host.inbox import Inbox
 from jackfield.host.intake import LANES, Intake, StoredEvent
 from jackfield.host.router import Router
 from jackfield.host.spool import Spool
-from jackfield.ids import AgentGroupId, EventId, QuestionId, UserId, derive_id, new_id
+from jackfield.ids import AgentGroupId, EventId, InboundId, QuestionId, UserId, derive_id, new_id
 from jackfield.models import (
     Address,
     Addressed,
@@ -70,12 +70,13 @@ class World:
         world = self
 
         class Watched(Inbox):
-            async def deliver(self, session: Session, rows: Sequence[InboundRow]) -> None:
+            async def deliver(self, session: Session, rows: Sequence[InboundRow]) -> list[InboundId]:
                 if any(getattr(row.content, "text", "") in world.broken for row in rows):
                     raise MailboxFull("no space, for the test")
-                await super().deliver(session, rows)
+                known = await super().deliver(session, rows)
                 world.puts.append(len(rows))
                 world.log += [(session.id, f"row {getattr(row.content, 'text', '')}") for row in rows]
+                return known
 
         async def nothing(*_: object) -> None: ...
 
@@ -91,6 +92,7 @@ class World:
             say=self._say,
             before=nothing,
             wake=lambda session, origin: self.log.append((session.id, "wake")),
+            entered=nothing,
         )
         self.intake = Intake(hub, self.router, spool)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from jackfield.host import retry
 from jackfield.host.delivery import Delivery
 from jackfield.host.hub import Hub
 from jackfield.host.parking import scope_key
-from jackfield.ids import SessionId
+from jackfield.ids import InboundId, SessionId
 from jackfield.mailbox import OutboundBatch
 from jackfield.models import (
     Ack,
@@ -49,6 +49,8 @@ log = logging.getLogger(__name__)
 BATCH = 200
 HURRIED = 5
 """Batches of one session that a start or a stop of the host waits for."""
+EARLY = 1000
+"""Messages of one session whose acknowledgements may be ahead of the ledger."""
 
 
 @dataclass(slots=True)
@@ -60,6 +62,8 @@ class _Reading:
     cursor: OutCursor
     """In memory; the stored one is held back while an action is in hand, so that a crash repeats it."""
     held: set[int] = field(default_factory=set)
+    early: set[InboundId] = field(default_factory=set)
+    """Acknowledged, and not in the ledger then."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     dirty: bool = False
     streaming: bool = False
@@ -71,6 +75,7 @@ class _Outcome:
 
     destinations: list[str] = field(default_factory=list)
     ended: list[tuple[Ack, str]] = field(default_factory=list)
+    early: set[InboundId] = field(default_factory=set)
     later: bool = False
     parked: bool = False
     shared: bool = False
@@ -155,6 +160,38 @@ class Collector:
         if reading is not None and not reading.lock.locked() and not reading.held:
             del self._readings[session_id]
 
+    async def entered(self, session_id: SessionId, ids: Collection[InboundId], repeated: Collection[InboundId]) -> None:
+        """These messages are in the ledger now, or written to it next; `repeated` were in the inbox before that.
+
+        A runner may have taken and ended a message before: it needs the inbox only, and the host may have been killed
+        between the two, or had no room for the ledger.  What it said then was passed over, and is heard now.
+        """
+        reading = self._readings.get(session_id)
+        wanted = {*repeated, *(reading.early.intersection(ids) if reading is not None else ())}
+        if not wanted:
+            return
+        try:
+            reading = reading or await self._open(session_id)
+            async with reading.lock:
+                await self._hear_again(reading, wanted)
+        except JackfieldError as problem:
+            self._hub.trouble("collect")
+            log.warning("what became of messages of session %s can't be read: %s", session_id, problem)
+
+    async def _hear_again(self, reading: _Reading, wanted: Collection[InboundId]) -> None:
+        session = reading.session
+        until = reading.cursor.change
+        acks = await self._hub.mailboxes.run(
+            self._hub.folder_of(session), lambda box: box.acks_of(sorted(wanted), until=until)
+        )
+        if not acks:
+            return
+        outcome = await self._hub.store.write(
+            _record_early, session, acks, self._hub.clock.now(), scope_key(self._hub, reading.group)
+        )
+        reading.early -= {ack.message_id for ack in acks} - outcome.early
+        await self._follow_up(reading, acks, outcome)
+
     async def action_done(self, session_id: SessionId, seq: int) -> None:
         """The action in row `seq` has its response in the inbox; the stored cursor may pass it."""
         reading = self._readings.get(session_id)
@@ -212,13 +249,17 @@ class Collector:
         )
         reach("host.collect.after_commit")
         reading.cursor = ahead
-        self._on_acks(session.id, batch.acks)
-        if outcome.parked:
-            self._on_parked(session, reading.group, outcome.shared)
         self._delivery.kick(outcome.destinations)
         for row in actions:
             self._hub.spawn(self._on_action(session, reading.group, row), f"action {session.id}")
-        await self._tell(session, batch, outcome)
+        await self._follow_up(reading, batch.acks, outcome)
+        dispatcher = self._hub.plugins.dispatcher
+        if batch.activity and dispatcher.has("activity_recorded"):
+            for item in batch.activity:
+                await dispatcher.notify("activity_recorded", session_id=session.id, activity=item)
+        if outcome.early and len(reading.early) < EARLY:
+            reading.early |= outcome.early
+            await self._hear_again(reading, outcome.early)  # it may have been entered meanwhile
         return batch.more
 
     @staticmethod
@@ -247,7 +288,12 @@ class Collector:
                 accepted.append(row)
         return accepted
 
-    async def _tell(self, session: Session, batch: OutboundBatch, outcome: _Outcome) -> None:
+    async def _follow_up(self, reading: _Reading, acks: Sequence[Ack], outcome: _Outcome) -> None:
+        """After the commit."""
+        session = reading.session
+        self._on_acks(session.id, acks)
+        if outcome.parked:
+            self._on_parked(session, reading.group, outcome.shared)
         if outcome.later:
             self._nudge()
         if outcome.tell is not None:
@@ -258,9 +304,6 @@ class Collector:
                 ends = [end for ack, end in outcome.ended if ack.turn == turn]
                 summary = TurnSummary(session=session, turn=turn, outcome=ends[0], messages=len(ends))
                 await dispatcher.notify("turn_ended", turn=summary)
-        if batch.activity and dispatcher.has("activity_recorded"):
-            for item in batch.activity:
-                await dispatcher.notify("activity_recorded", session_id=session.id, activity=item)
 
 
 def _record(
@@ -284,9 +327,24 @@ def _record(
     return outcome
 
 
+def _record_early(
+    db: sqlite3.Connection, session: Session, acks: Sequence[Ack], now: UnixMs, scope_key: str
+) -> _Outcome:
+    """What was acknowledged before it was in the ledger, for what nothing has become of since."""
+    outcome = _Outcome(scope_key=scope_key)
+    for ack in acks:
+        entry = inbound.entry(db, ack.message_id)
+        if entry is None or (entry.attempts == 0 and entry.state in (InboundState.QUEUED, InboundState.CONTEXT)):
+            _apply_ack(db, session, ack, now, outcome)
+    return outcome
+
+
 def _apply_ack(db: sqlite3.Connection, session: Session, ack: Ack, now: UnixMs, outcome: _Outcome) -> None:
     entry = inbound.entry(db, ack.message_id)
-    if entry is None or entry.session_id != session.id:
+    if entry is None:
+        outcome.early.add(ack.message_id)
+        return
+    if entry.session_id != session.id:
         return  # not a message of this session: nothing that a runner says about it counts
     if ack.status is AckStatus.PROCESSING:
         inbound.set_state(db, entry.id, InboundState.CLAIMED, now, attempts=ack.attempt)

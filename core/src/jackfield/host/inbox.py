@@ -87,8 +87,8 @@ class Inbox:
         assert isinstance(row.content, ChatContent)
         return replace(row, content=replace(row.content, files=files))
 
-    async def deliver(self, session: Session, rows: Sequence[InboundRow]) -> None:
-        """Put messages into the inbox, each once: a repeated one changes nothing but may wake.
+    async def deliver(self, session: Session, rows: Sequence[InboundRow]) -> list[InboundId]:
+        """Put messages into the inbox, each once: a repeated one changes nothing but may wake.  Those that were there.
 
         Raises:
             MailboxError: it can't be written now; nothing of it was.
@@ -97,13 +97,17 @@ class Inbox:
         now = self._hub.clock.now()
         attempts = {row.id: row.attempt for row in rows}
 
-        def put(box: HostMailbox) -> None:
+        def put(box: HostMailbox) -> list[InboundId]:
+            known = []
             for done in box.enqueue(rows, notes):
                 if done.raised:
                     # It may have been taken as context already; now it must start a turn (messaging.md 3.6).
                     box.retry(done.id, attempts[done.id] + 1, now)
+                elif not done.inserted:
+                    known.append(done.id)
+            return known
 
-        await self.use(session, put)
+        return await self.use(session, put)
 
     async def notify(
         self,

@@ -132,6 +132,7 @@ class LiveHost:
             say=self.delivery.send_direct,
             before=self.renewal.before_message,
             wake=self._wake_routed,
+            entered=self.collector.entered,
         )
         self.intake = Intake(hub, self.router, spool)
         self.extensions = Extensions(hub, self.services)

@@ -101,8 +101,10 @@ class Router:
         say: Callable[..., Awaitable[None]],
         before: Callable[[Session], Awaitable[None]],
         wake: Callable[[Session, Address | None], None],
+        entered: Callable[[SessionId, Sequence[InboundId], Sequence[InboundId]], Awaitable[None]],
     ) -> None:
-        """`on_text_answer` tells whether a text answered an open question; `say` sends the host's own words; `before`
+        """`entered` is told which messages of a session the ledger has now, and which of them its inbox had before;
+        `on_text_answer` tells whether a text answered an open question; `say` sends the host's own words; `before`
         comes ahead of what is put into a session's inbox, `wake` after."""
         self._hub = hub
         self._channels = channels
@@ -113,6 +115,7 @@ class Router:
         self._say = say
         self._before = before
         self._wake = wake
+        self._entered = entered
 
     def together(self, waiting: Sequence[StoredEvent]) -> int:
         """How many of a chat's waiting events, from the first on, may be handed to `route` at once: at least one."""
@@ -205,8 +208,7 @@ class Router:
         Raises:
             JackfieldError: some message could not be routed to some agent.
         """
-        for session, mine in _by_session(judged):
-            await self._put(session, mine)
+        filled = [(session.id, mine, await self._put(session, mine)) for session, mine in _by_session(judged)]
         reach("host.route.before_ledger")
         now = self._hub.clock.now()
         units = [_ledger(verdict, now) for verdict in judged]
@@ -217,6 +219,9 @@ class Router:
             for unit in units:
                 self._hub.store.write_soon(unit)
         reach("host.route.after_ledger")
+        for session_id, mine, repeated in filled:
+            ids = [outcome.row.id for _, outcome in mine if outcome.row is not None]
+            await self._entered(session_id, ids, repeated)
         woken: set[SessionId] = set()
         for verdict in judged:
             for outcome in verdict.outcomes:
@@ -229,24 +234,25 @@ class Router:
             if verdict.failed is not None:
                 raise verdict.failed
 
-    async def _put(self, session: Session, mine: Sequence[tuple[_Judged, Outcome]]) -> None:
-        """Put what goes to one session into its inbox; what can't be put loses its outcome."""
+    async def _put(self, session: Session, mine: Sequence[tuple[_Judged, Outcome]]) -> list[InboundId]:
+        """Put what goes to one session into its inbox; what can't be put loses its outcome.  Those that were there."""
         try:
             rows = []
             for verdict, outcome in mine:
                 assert outcome.row is not None
                 rows.append(await self._inbox.with_files(session, outcome.row, verdict.arrival.event))
             await self._before(session)
-            await self._inbox.deliver(session, rows)
+            repeated = await self._inbox.deliver(session, rows)
         except JackfieldError as problem:
             for verdict, outcome in mine:
                 verdict.outcomes.remove(outcome)
                 verdict.failed = problem
             self._could_not([verdict for verdict, _ in mine], mine[0][1].wired, problem)
-            return
+            return []
         for row in rows:
             reach("host.route.after_enqueue")
             await self._tell_enqueued(session, row)
+        return repeated
 
     async def _taken_away(self, event: MessageReceived) -> str | None:
         """Why the message goes to no agent at all, or None."""

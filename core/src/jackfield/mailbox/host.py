@@ -324,6 +324,20 @@ class HostMailbox:
 
         return self._outbound.ask(question) or RunnerState()
 
+    def acks_of(self, message_ids: Sequence[str], *, until: int) -> list[Ack]:
+        """How far the runner is with these rows, of what it said up to change `until`; in the order it said it.
+
+        Raises as `read_outbound` does.
+        """
+
+        def question(database: sqlite3.Connection) -> list[Ack]:
+            marks = ", ".join("?" * len(message_ids))
+            which = f"message_id IN ({marks}) AND change <= ?"
+            sql = f"SELECT {ACK_COLUMNS} FROM processing_ack WHERE {which} ORDER BY change"
+            return list(_decoded(database, sql, ack_row, (*message_ids, until)))
+
+        return self._outbound.ask(question) or []
+
     def claims(self) -> list[Ack]:
         """The rows that the runner is working on, of any epoch, the oldest claim first; at most 1,000."""
 
@@ -536,9 +550,11 @@ def _cells_after(
         yield number, found
 
 
-def _decoded(database: sqlite3.Connection, sql: str, decode: Callable[[Sequence[object]], T]) -> Iterator[T]:
+def _decoded(
+    database: sqlite3.Connection, sql: str, decode: Callable[[Sequence[object]], T], values: Sequence[object] = ()
+) -> Iterator[T]:
     try:
-        for cells in database.execute(sql):
+        for cells in database.execute(sql, values):
             try:
                 yield decode(cells)
             except MalformedData as problem:
