@@ -115,10 +115,9 @@ def settled(exchange: Exchange) -> Callable[[], bool]:
 
 def test_a_signed_call_is_answered_at_the_url_and_on_the_line(hooked: Exchange, receiver: Receiver) -> None:
     hooked.start()
-    assert post(hooked, "msg_1", text="mock: say hello", thread="t1", user="ann") == (
-        202,
-        {"id": "msg_1", "status": "accepted"},
-    )
+    status, accepted = post(hooked, "msg_1", text="mock: say hello", thread="t1", user="ann")
+    (event,) = hooked.query("SELECT id FROM events")
+    assert (status, accepted) == (202, {"id": "msg_1", "event": event[0], "status": "accepted"})
     wait_answered(hooked, receiver, "hello")
     assert (receiver.answers[0]["chat"], receiver.answers[0]["thread"]) == ("hook", "t1")
     assert post(hooked, "msg_1", text="mock: say hello", thread="t1", user="ann")[1]["status"] == "duplicate"
@@ -150,7 +149,9 @@ def test_a_host_killed_before_it_acknowledged_takes_the_repeat_for_what_it_is(
     assert post(hooked, "msg_1", text="mock: say once")[0] == 0
     hooked.wait_ended()
     hooked.start()
-    assert post(hooked, "msg_1", text="mock: say once") == (202, {"id": "msg_1", "status": "duplicate"})
+    (event,) = hooked.query("SELECT id FROM events")
+    repeated = {"id": "msg_1", "event": event[0], "status": "duplicate"}
+    assert post(hooked, "msg_1", text="mock: say once") == (202, repeated)
     wait_answered(hooked, receiver, "once")
     hooked.wait_for(settled(hooked), "an end for everything")
     assert Counter(receiver.texts) == {"once": 1}

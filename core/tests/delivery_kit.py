@@ -156,8 +156,8 @@ class FakeChannel:
     ) -> Sequence[MessageReceived]:
         return self.past
 
-    def open_stream(self, address: Address) -> MessageStream:
-        stream = FakeStream(self, address)
+    def open_stream(self, address: Address, *, reply_to: MessageRef | None = None) -> MessageStream:
+        stream = FakeStream(self, address, reply_to)
         self.streams.append(stream)
         return stream
 
@@ -180,9 +180,10 @@ class FakeChannel:
 
 
 class FakeStream:
-    def __init__(self, channel: FakeChannel, address: Address) -> None:
+    def __init__(self, channel: FakeChannel, address: Address, reply_to: MessageRef | None) -> None:
         self.channel = channel
         self.address = address
+        self.reply_to = reply_to
         self.shown: list[tuple[float, str]] = []
         self.finished: OutMessage | None = None
         self.aborted = False

@@ -36,23 +36,82 @@ def test_no_public_signature_changes_without_a_bump() -> None:
     assert version == API_VERSION
 
 
+OLD = {
+    "api.Ref": "class()",
+    "api.Ref.id": "0: str",
+    "api.Kind": "class(IntEnum)",
+    "api.Kind.ONE": "1",
+    "api.Event": "one of",
+    "api.Event[Said]": "",
+    "api.run": "-> None",
+    "api.run(what)": "0: str",
+    "api.Channel": "class(Protocol)",
+    "api.Channel.send": "async -> SendResult",
+    "api.ChannelContext": "class(Protocol)",
+    "api.ChannelContext.accept": "async -> Accepted",
+    "api.HookSpecs": "class()",
+    "api.HookSpecs.decide": "async -> None",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "breaks"),
+    [
+        ("- api.Ref.id: 0: str", True),
+        ("+ api.Ref.id: 0: int", True),
+        ("+ api.Ref.name: 1: str", True),
+        ("+ api.Ref.name: keyword str", True),
+        ("+ api.Ref.name: 1: str = ''", False),
+        ("+ api.Ref.reversed: -> Ref", False),
+        ("+ api.Kind.TWO: 2", False),
+        ("+ api.Event[Left]: ", False),
+        ("+ api.run(how): 1: str", True),
+        ("+ api.run(how): keyword str = 'fast'", False),
+        ("+ api.walk: -> None", False),
+        ("+ api.walk(what): 0: str", False),
+        ("+ api.Step: class()", False),
+        ("+ api.Step.length: 0: int", False),
+        ("+ api.Pins: class(Protocol)", False),
+        ("+ api.Pins.pin: async -> None", False),
+        ("+ api.Pins.pin(ref): 1: Ref", False),
+        ("+ api.Channel.pin: async -> None", True),
+        ("+ api.Channel.send(loud): keyword bool = False", True),
+        ("+ api.ChannelContext.pin: async -> None", False),
+        ("+ api.ChannelContext.accept(late): keyword bool = False", False),
+        ("+ api.ChannelContext.accept(late): keyword bool", True),
+        ("+ api.HookSpecs.decide(more): 2: str", False),
+    ],
+)
+def test_an_addition_breaks_what_would_have_to_know_of_it(change: str, breaks: bool) -> None:
+    assert SNAPSHOT.breaks(OLD, change) is breaks
+
+
 @pytest.mark.parametrize(
     ("before", "now", "changes", "enough"),
     [
         ((0, 1), (0, 1), [], True),
-        ((0, 1), (0, 1), ["+ a"], False),
-        ((0, 1), (0, 2), ["+ a"], True),
-        ((0, 1), (0, 2), ["- a"], True),
-        ((1, 3), (1, 4), ["+ a"], True),
-        ((1, 3), (1, 4), ["- a", "+ a"], False),
-        ((1, 3), (2, 0), ["- a", "+ a"], True),
-        ((1, 3), (1, 2), ["+ a"], False),
+        ((0, 1), (0, 1), ["+ a: "], False),
+        ((0, 1), (0, 2), ["+ a: "], True),
+        ((0, 1), (0, 2), ["- a: "], True),
+        ((1, 3), (1, 4), ["+ a: "], True),
+        ((1, 3), (1, 4), ["- a: ", "+ a: "], False),
+        ((1, 3), (1, 4), ["+ api.Channel.pin: async -> None"], False),
+        ((1, 3), (2, 0), ["- a: ", "+ a: "], True),
+        ((1, 3), (1, 2), ["+ a: "], False),
     ],
 )
 def test_additions_need_a_minor_step_and_all_else_a_major_one(
     before: tuple[int, int], now: tuple[int, int], changes: list[str], enough: bool
 ) -> None:
-    assert SNAPSHOT.bump_suffices(before, now, changes) is enough
+    assert SNAPSHOT.bump_suffices(before, now, OLD, changes) is enough
+
+
+def test_each_protocol_that_may_grow_is_one() -> None:
+    stored = SNAPSHOT.signatures()
+    promise = (ROOT / "docs" / "plugins" / "api.md").read_text(encoding="utf-8")
+    for name in SNAPSHOT.HANDED_OUT:
+        assert f"`{name}`" in promise
+        assert [place for place in stored if place.endswith(f".{name}") and stored[place] == "class(Protocol)"], name
 
 
 def test_a_changed_argument_field_or_member_shows() -> None:
@@ -63,7 +122,9 @@ def test_a_changed_argument_field_or_member_shows() -> None:
         "jackfield.api.ChannelType.create",
         "jackfield.models.Address.platform_id",
         "jackfield.api.SendPath.TOOL",
-        "jackfield.errors.RateLimited.__init__",
+        "jackfield.errors.RateLimited.__init__(retry_after)",
+        "jackfield.models.Event[MessageReceived]",
+        "jackfield.clock.Clock.now",
     ):
         assert name in stored
         changed = stored | {name: "another"}

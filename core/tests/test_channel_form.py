@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 MANIFEST = """
 title = "Keyed"
 kinds = ["channel"]
-api = ">=0.1,<2"
+api = ">=1.0,<2"
 setup_url = "https://console.invalid"
 setup_steps = ["One.", "Two."]
 setup_file = "data/app.yaml"

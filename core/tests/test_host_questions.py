@@ -22,7 +22,7 @@ from jackfield.clock import UnixMs
 from jackfield.errors import MailboxBlocked, NotAllowed, Transient
 from jackfield.host.actions import Actions
 from jackfield.host.questions import Questions, clicked
-from jackfield.ids import OutboundId, RequestId, SessionId, TurnId, UserId, new_id
+from jackfield.ids import InboundId, OutboundId, RequestId, SessionId, TurnId, UserId, new_id
 from jackfield.mailbox import RunnerMailbox
 from jackfield.models import (
     ActionInvoked,
@@ -32,6 +32,7 @@ from jackfield.models import (
     Choice,
     DeliveryState,
     Draft,
+    InboundState,
     MessageContent,
     MessageReceived,
     MessageRef,
@@ -46,7 +47,8 @@ from jackfield.models import (
     Support,
     UnknownSenderPolicy,
 )
-from jackfield.store import chats
+from jackfield.models.codec import dumps
+from jackfield.store import chats, events, inbound
 
 LUNCH = Prompt("qst_lunch", "Lunch", "What?", (Choice("p", "Pizza", "Pizza it is"), Choice("s", "Soup")))
 
@@ -291,6 +293,26 @@ async def test_a_draft_grows_at_the_channels_pace_and_its_row_finishes_it(bench:
     await bench.quiet()
     assert stream.finished is not None and stream.finished.text == "Hello world" and not stream.aborted
     assert [call.kind for call in bench.channel.arrived] == ["finish"]
+
+
+async def test_a_growing_answer_says_what_it_answers_as_a_whole_one_does(bench: Bench, runner: Runner) -> None:
+    """In a group, of the message that the runner has in hand, and only at its own place (C052)."""
+    chat = Address("fake", "fake", "c-1")
+    bench.channel.can = replace(bench.channel.can, quote=Support.NATIVE)
+    event = MessageReceived(
+        address=chat, dedupe_key="m-9", occurred_at=bench.clock.now(), ref=MessageRef(chat, ("m-9",)),
+        sender=Person("ann"), text="hi",
+    )  # fmt: skip
+    write, now, id = bench.hub.store.write, bench.clock.now(), InboundId(new_id("in"))
+    accepted = await write(events.accept, "fake", "fake", "m-9", "MessageReceived", dumps(event), now)
+    await write(
+        inbound.record, id=id, event_id=accepted.event_id, wiring_id=None, session_id=runner.session.id,
+        state=InboundState.QUEUED, preview="hi", now=now,
+    )  # fmt: skip
+    await runner.draft("a", chat, block=0)
+    await write(inbound.set_state, id, InboundState.CLAIMED, now)
+    await runner.draft("b", chat, block=1)
+    assert [one.reply_to for one in bench.channel.streams] == [None, MessageRef(chat, ("m-9",))]
 
 
 async def test_a_draft_that_no_row_completes_is_taken_away(bench: Bench, runner: Runner) -> None:

@@ -26,7 +26,7 @@ FULL = """
 title = "Telegram"
 description = "A bot in Telegram chats."
 kinds = ["channel", "extension"]
-api = ">=0.1,<2"
+api = ">=1.0,<2"
 permissions = ["net:api.telegram.org", "secret:TELEGRAM_TOKEN"]
 docs = "https://example.org/telegram"
 something_newer = true
@@ -53,7 +53,7 @@ def test_every_key_is_read_and_unknown_ones_are_left_to_newer_cores() -> None:
         title="Telegram",
         description="A bot in Telegram chats.",
         kinds=(Kind.CHANNEL, Kind.EXTENSION),
-        api=">=0.1,<2",
+        api=">=1.0,<2",
         permissions=("net:api.telegram.org", "secret:TELEGRAM_TOKEN"),
         docs="https://example.org/telegram",
         settings=(ManifestSetting(name="token", type="secret", help="The name of the secret.", required=True),),

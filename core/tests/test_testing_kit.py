@@ -10,7 +10,7 @@ from pathlib import Path
 import jackfield.testing
 import pytest
 from jackfield.api import (
-    AcceptOutcome,
+    Accepted,
     ChannelContext,
     Cursor,
     HostContext,
@@ -133,14 +133,15 @@ async def test_waiting_in_vain_says_for_what() -> None:
 async def test_an_event_is_stored_once_and_comes_back_as_it_was(tmp_path: Path) -> None:
     context = ChannelRecorder("carrier", "main", tmp_path / "folder")
     _: ChannelContext = context
-    assert await context.accept(said("hi"), Cursor("updates", "7")) is AcceptOutcome.STORED
-    assert await context.accept(said("hi")) is AcceptOutcome.DUPLICATE
+    first = await context.accept(said("hi"), Cursor("updates", "7"))
+    assert not first.duplicate
+    assert await context.accept(said("hi")) == Accepted(event_id=first.event_id, duplicate=True)
     assert context.events == [said("hi")]
     assert len(context.offered) == 2
     assert await context.cursor("updates") == "7"
     again = ChannelRecorder("carrier", "main", tmp_path / "folder", memory=context.memory)
     assert await again.cursor("updates") == "7"
-    assert await again.accept(said("hi")) is AcceptOutcome.DUPLICATE
+    assert await again.accept(said("hi")) == Accepted(event_id=first.event_id, duplicate=True)
     assert context.folder.is_dir()
 
 
@@ -162,7 +163,7 @@ async def test_a_context_refuses_and_delays_as_it_is_told(tmp_path: Path) -> Non
         accepting = asyncio.create_task(context.accept(said("hi")))
         await context.until(lambda: context.waiting == 1, "a call")
         assert not accepting.done()
-    assert await accepting is AcceptOutcome.STORED
+    assert not (await accepting).duplicate
 
 
 async def test_a_context_sees_states_wakes_secrets_and_broken_tasks(tmp_path: Path) -> None:

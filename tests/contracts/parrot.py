@@ -301,7 +301,7 @@ class Parrot:
     async def answer(self, responder: str, source: MessageRef | None, reply: ActionReply) -> None:
         self.platform.seen.put_nowait(Arrived(kind="prompt_done", text=reply.text, prompt_id=responder.split("/")[1]))
 
-    def open_stream(self, address: Address) -> MessageStream:
+    def open_stream(self, address: Address, *, reply_to: MessageRef | None = None) -> MessageStream:
         return _Stream(self, address)
 
     async def history(self, address: Address, *, after: str | None = None, limit: int = 50) -> list[MessageReceived]:

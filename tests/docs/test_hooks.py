@@ -198,7 +198,7 @@ def test_a_folder_of_documents_is_a_pack_like_one_that_register_packs_returns(tm
     with Site(tmp_path) as site:
         folder = site.home / "plugins" / "notes"
         folder.mkdir(parents=True)
-        (folder / "jackfield-plugin.toml").write_text('title = "Notes"\nkinds = ["pack"]\napi = ">=0.1,<2"\n')
+        (folder / "jackfield-plugin.toml").write_text('title = "Notes"\nkinds = ["pack"]\napi = ">=1.0,<2"\n')
         packaged = (
             "from jackfield.api import DocumentPack, hookimpl\n\n\n@hookimpl\ndef register_packs():\n"
             '    return [DocumentPack(name="tips", title="Tips", package="jackfield_pack_tips")]\n'

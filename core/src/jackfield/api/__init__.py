@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jackfield.api.channels import (
-        AcceptOutcome,
+        Accepted,
         ActionReply,
         Answers,
         Attaches,
@@ -139,7 +139,7 @@ __all__ = [
     "HOOKS",
     "LEAST_LIMIT",
     "PROJECT",
-    "AcceptOutcome",
+    "Accepted",
     "AccessDecision",
     "AccessRequest",
     "ActionContext",
@@ -250,7 +250,7 @@ __all__ = [
 
 _HOME_OF = {
     "channels": (
-        "AcceptOutcome",
+        "Accepted",
         "ActionReply",
         "Answers",
         "Attaches",

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 __all__ = [
-    "AcceptOutcome",
+    "Accepted",
     "ActionReply",
     "Answers",
     "Attaches",
@@ -93,9 +92,13 @@ class Cursor:
     value: str
 
 
-class AcceptOutcome(StrEnum):
-    STORED = "stored"
-    DUPLICATE = "duplicate"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The event is stored, now or before."""
+
+    event_id: str
+    """Under which the core keeps it; for a duplicate, the id of the first one."""
+    duplicate: bool = False
     """Known already; if it was unfinished, it has been taken up again."""
 
 
@@ -133,7 +136,7 @@ class ChannelContext(Protocol):
         """A folder of this instance's own, for downloads and login state; made on first use."""
         ...
 
-    async def accept(self, event: Event, cursor: Cursor | None = None) -> AcceptOutcome:
+    async def accept(self, event: Event, cursor: Cursor | None = None) -> Accepted:
         """Store the event and move the cursor, durably, and return.  Only then acknowledge the platform.
 
         Raises:
@@ -250,7 +253,10 @@ class MessageStream(Protocol):
 
 @runtime_checkable
 class Streams(Protocol):
-    def open_stream(self, address: Address) -> MessageStream: ...
+    def open_stream(self, address: Address, *, reply_to: MessageRef | None = None) -> MessageStream:
+        """Nothing is sent before the first update.  `reply_to` is what the message answers, as in `OutMessage`; the
+        first platform message must carry it where an edit can't add it."""
+        ...
 
 
 @runtime_checkable

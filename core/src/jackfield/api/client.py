@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from jackfield.errors import UsageError
 
-__all__ = ["COMMAND_HOST", "CommandHost", "LocalClient", "LocalConnection", "connect"]
+__all__ = ["CommandHost", "LocalClient", "LocalConnection", "connect"]
 
 
 class LocalConnection(Protocol):

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from jackfield.api import AcceptOutcome, Channel, ChannelContext, ChannelInfo, ChannelType, Cursor, ServesRoutes
+from jackfield.api import Accepted, Channel, ChannelContext, ChannelInfo, ChannelType, Cursor, ServesRoutes
 from jackfield.clock import Clock
 from jackfield.config import ChannelSection
 from jackfield.config.secrets import find_secret
@@ -43,7 +43,7 @@ _OPEN = (ChannelState.READY, ChannelState.DEGRADED)
 class EventSink(Protocol):
     """Where accepted events go; the intake."""
 
-    async def accept(self, instance: ChannelInstance, event: Event, cursor: Cursor | None) -> AcceptOutcome: ...
+    async def accept(self, instance: ChannelInstance, event: Event, cursor: Cursor | None) -> Accepted: ...
 
 
 class ChannelInstance:
@@ -232,7 +232,7 @@ class _Context:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
-    async def accept(self, event: Event, cursor: Cursor | None = None) -> AcceptOutcome:
+    async def accept(self, event: Event, cursor: Cursor | None = None) -> Accepted:
         return await self._sink.accept(self._instance, event, cursor)
 
     async def cursor(self, key: str) -> str | None:

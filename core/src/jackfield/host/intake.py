@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol
 
-from jackfield.api import AcceptOutcome, Cursor
+from jackfield.api import Accepted, Cursor
 from jackfield.errors import JackfieldError, MalformedData
 from jackfield.host.channels import ChannelInstance
 from jackfield.host.hub import Hub
@@ -101,7 +101,7 @@ class Intake:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def accept(self, instance: ChannelInstance, event: Event, cursor: Cursor | None = None) -> AcceptOutcome:
+    async def accept(self, instance: ChannelInstance, event: Event, cursor: Cursor | None = None) -> Accepted:
         """See `ChannelContext.accept`."""
         if self._closed:
             raise JackfieldError("the host is stopping; do not acknowledge")
@@ -124,11 +124,9 @@ class Intake:
         reach("host.accept.after_commit")
         if not accepted.duplicate or accepted.state is EventState.RECEIVED:
             self._enqueue(StoredEvent(accepted.event_id, event))
-        if accepted.duplicate:
-            return AcceptOutcome.DUPLICATE
-        if self._hub.plugins.dispatcher.has("event_accepted"):
+        if not accepted.duplicate and self._hub.plugins.dispatcher.has("event_accepted"):
             self._hub.spawn(self._hub.plugins.dispatcher.notify("event_accepted", event=event), "hook event_accepted")
-        return AcceptOutcome.STORED
+        return Accepted(event_id=accepted.event_id, duplicate=accepted.duplicate)
 
     async def retake(self) -> None:
         """Take up every event that is stored and not routed yet; at start, and by the sweep."""

@@ -22,7 +22,7 @@ from jackfield.errors import HookFailed, JackfieldError, MalformedData, UnsafePa
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.degrade import degrade, too_long
 from jackfield.host.hub import Hub
-from jackfield.ids import DeliveryId, QuestionId, SessionId, derive_id, is_id
+from jackfield.ids import DeliveryId, InboundId, QuestionId, SessionId, derive_id, is_id
 from jackfield.mailbox import SessionFolder, safe_name
 from jackfield.models import (
     Address,
@@ -371,14 +371,15 @@ def _facts(db: sqlite3.Connection, session: Session, group: AgentGroup, address:
     allowed = own or wirings.may_send(db, group.id, address)
     reply_ids: tuple[str, ...] = ()
     if allowed and chat is not None and row.in_reply_to is not None:
-        reply_ids = _reply_ids(db, session, address, row)
+        reply_ids = ids_of_inbound(db, session, address, row.in_reply_to)
     return _Facts(allowed, chat is not None and chat.is_group, reply_ids)
 
 
-def _reply_ids(db: sqlite3.Connection, session: Session, address: Address, row: OutboundRow) -> tuple[str, ...]:
+def ids_of_inbound(
+    db: sqlite3.Connection, session: Session, address: Address, inbound_id: InboundId
+) -> tuple[str, ...]:
     """The platform's ids of the message that is answered, only if it was written in this very place (C052)."""
-    assert row.in_reply_to is not None
-    entry = inbound.entry(db, row.in_reply_to)
+    entry = inbound.entry(db, inbound_id)
     if entry is None or entry.session_id != session.id or entry.event_id is None:
         return ()
     stored = events.event(db, entry.event_id)

@@ -17,10 +17,21 @@ from jackfield.api import Streams as StreamingChannel
 from jackfield.errors import ChannelError, JackfieldError
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
+from jackfield.host.outgoing import ids_of_inbound
 from jackfield.ids import SessionId, TurnId
-from jackfield.models import Address, Capabilities, Draft, Session, StreamKind
+from jackfield.models import (
+    Address,
+    Capabilities,
+    Draft,
+    InboundState,
+    MessageRef,
+    Session,
+    StreamKind,
+    Support,
+    Threads,
+)
 from jackfield.models.splitting import measure
-from jackfield.store import chats, deliveries, wirings
+from jackfield.store import chats, deliveries, inbound, wirings
 
 __all__ = ["Streams"]
 
@@ -147,8 +158,9 @@ class Streams:
         can = channel.capabilities(address)
         if can.stream is StreamKind.NONE or not await self._hub.store.read(_may_show, session, address):
             return None
+        answered = await self._hub.store.read(_answered, session, address, can)
         try:
-            stream = channel.open_stream(address)
+            stream = channel.open_stream(address, reply_to=answered)
         except ChannelError as problem:
             log.info("nothing is streamed to %s: %s", address, problem)
             return None
@@ -191,3 +203,14 @@ def _may_show(db: sqlite3.Connection, session: Session, address: Address) -> boo
     if not allowed and not wirings.may_send(db, session.agent_group_id, address):
         return False
     return deliveries.next_for(db, str(address), session.created_at) is None
+
+
+def _answered(db: sqlite3.Connection, session: Session, address: Address, can: Capabilities) -> MessageRef | None:
+    """What the growing message answers: the newest that the runner has in hand, where a whole message would say so."""
+    chat = chats.messaging_group_at(db, address.chat)
+    chain = can.threads is Threads.REPLY_CHAIN
+    if chat is None or not (chain or (chat.is_group and can.quote is not Support.NONE)):
+        return None
+    in_hand = [one.id for one in inbound.open_entries(db, session.id) if one.state is InboundState.CLAIMED]
+    ids = ids_of_inbound(db, session, address, in_hand[-1]) if in_hand else ()
+    return MessageRef(address, ids) if ids else None

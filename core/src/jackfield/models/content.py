@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from jackfield.clock import UnixMs
@@ -142,5 +142,3 @@ class OutMessage:
     """Send the text without markup; set on the one resend after `BadContent`."""
     maybe_duplicate: bool = False
     """Whether an earlier send of this part may have arrived (architecture 5, rule 5)."""
-    native: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Platform-specific extras by channel type; ignored by every other channel."""

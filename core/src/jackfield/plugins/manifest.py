@@ -5,7 +5,7 @@ It is package data of a wheel, or lies at the root of a directory plugin::
     title = "Telegram"
     description = "A bot in Telegram chats."
     kinds = ["channel"]
-    api = ">=0.1,<2"
+    api = ">=1.0,<2"
     permissions = ["net:api.telegram.org", "secret:TELEGRAM_TOKEN"]
     docs = "https://example.org/telegram"
     setup_url = "https://t.me/BotFather"
@@ -144,7 +144,7 @@ def _check(manifest: Manifest) -> None:
     try:
         SpecifierSet(manifest.api)
     except InvalidSpecifier:
-        raise MalformedData(f'{FILE_NAME}: api = {manifest.api!r} is no version range such as ">=0.1,<2"') from None
+        raise MalformedData(f'{FILE_NAME}: api = {manifest.api!r} is no version range such as ">=1.0,<2"') from None
     if manifest.setup_file and not _inside(manifest.setup_file):
         raise MalformedData(
             f"{FILE_NAME}: setup_file = {manifest.setup_file!r} must lie beside the manifest or below it"

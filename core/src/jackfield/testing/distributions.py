@@ -76,7 +76,7 @@ def install_project(folder: Path, project: Path) -> Path:
     )
 
 
-def manifest_text(kind: str, *, title: str = "A test plugin", api: str = ">=0.1,<2", more: str = "") -> str:
+def manifest_text(kind: str, *, title: str = "A test plugin", api: str = ">=1.0,<2", more: str = "") -> str:
     """A `jackfield-plugin.toml` with what every manifest has; `more` is appended."""
     return f'title = "{title}"\nkinds = ["{kind}"]\napi = "{api}"\n{more}'
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jackfield.api import AcceptOutcome, Cursor, Sent, ToolFailed
+from jackfield.api import Accepted, Cursor, Sent, ToolFailed
 from jackfield.clock import Clock, SystemClock
 from jackfield.errors import MalformedData, NotFound
 from jackfield.ids import AgentGroupId, SessionId
@@ -102,7 +102,7 @@ class ChannelRecorder:
             None if self.server_url is None else "/".join((self.server_url, *filter(None, path.strip("/").split("/"))))
         )
 
-    async def accept(self, event: Event, cursor: Cursor | None = None) -> AcceptOutcome:
+    async def accept(self, event: Event, cursor: Cursor | None = None) -> Accepted:
         """Store it, as a host would: checked, encoded, once."""
         self.offered.append(event)
         self.waiting += 1
@@ -122,7 +122,8 @@ class ChannelRecorder:
         if cursor is not None:
             self.memory.cursors[cursor.key] = cursor.value
         self._changes.tell()
-        return AcceptOutcome.DUPLICATE if known else AcceptOutcome.STORED
+        number = list(self.memory.texts).index(event.dedupe_key) + 1
+        return Accepted(event_id=f"ev_{number}", duplicate=known)
 
     async def cursor(self, key: str) -> str | None:
         return self.memory.cursors.get(key)

@@ -497,6 +497,12 @@ async def test_a_stream_grows_by_edits_of_one_message(synapse: Synapse, tmp_path
         assert first["content"]["m.relates_to"]["rel_type"] == "m.thread"
         last = [one["content"] for one in events if one["content"].get("m.relates_to", {}).get("event_id") == event_id]
         assert last[-1]["m.new_content"]["body"] == "some **bold** text"
+        reply = channel.open_stream(peer.address(), reply_to=MessageRef(peer.address(), (event_id,)))
+        await reply.update("an answer")
+        (answer_id,) = (await reply.finish(OutMessage(text="an answer"), idempotency_key="dl_r")).ids
+        events = await peer.ann.messages(peer.rooms["one"])
+        answer = next(one for one in events if one["event_id"] == answer_id)
+        assert answer["content"]["m.relates_to"]["m.in_reply_to"] == {"event_id": event_id}
 
 
 async def test_an_encrypted_room_is_refused_where_encryption_is_off(synapse: Synapse, tmp_path: Path) -> None:

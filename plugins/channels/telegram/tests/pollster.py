@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from jackfield.api import AcceptOutcome, Cursor
+from jackfield.api import Accepted, Cursor
 from jackfield.models import Event, MessageReceived
 from jackfield.testing import ChannelRecorder
 from jackfield_channel_telegram.plugin import create
@@ -26,7 +26,7 @@ class Notes(ChannelRecorder):
             self.memory.cursors.update(json.loads(line)["cursor"])
         self.file = path.open("a")
 
-    async def accept(self, event: Event, cursor: Cursor | None = None) -> AcceptOutcome:
+    async def accept(self, event: Event, cursor: Cursor | None = None) -> Accepted:
         assert isinstance(event, MessageReceived) and cursor is not None
         self.file.write(json.dumps({"text": event.text, "cursor": {cursor.key: cursor.value}}) + "\n")
         self.file.flush()

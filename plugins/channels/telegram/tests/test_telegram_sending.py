@@ -504,8 +504,10 @@ async def test_an_answer_in_a_group_grows_by_edits_and_an_aborted_one_goes(tmp_p
     clock = ManualClock()
     async with TelegramFake() as fake, running(fake, tmp_path) as line:
         line.context._clock = clock
-        stream = line.channel.open_stream(chat(GROUP))
+        stream = line.channel.open_stream(chat(GROUP), reply_to=MessageRef(chat(GROUP), ("7",)))
         await stream.update("one")
+        (first,) = fake.sent("sendMessage")
+        assert first.json()["reply_parameters"]["message_id"] == 7
         await stream.update("one two")  # too soon
         assert not fake.sent("editMessageText")
         await clock.advance(3.2)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from jackfield.api import AcceptOutcome, ActionReply, Cursor
+from jackfield.api import Accepted, ActionReply, Cursor
 from jackfield.api.client import COMMAND_HOST, LocalClient, LocalConnection
 from jackfield.clock import Clock, SystemClock
 from jackfield.errors import JackfieldError, NoHost
@@ -139,16 +139,16 @@ class StandIn:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def accept(self, event: Event, cursor: Cursor | None = None) -> AcceptOutcome:
+    async def accept(self, event: Event, cursor: Cursor | None = None) -> Accepted:
         if isinstance(event, MessageReceived) and event.text == "refuse":
             raise JackfieldError("the disk is full")
         if event.dedupe_key in self.seen:
-            return AcceptOutcome.DUPLICATE
+            return Accepted(event_id=f"ev_{event.dedupe_key}", duplicate=True)
         self.seen.add(event.dedupe_key)
         task = asyncio.create_task(self.turn(event))
         self.turns.add(task)
         task.add_done_callback(self.turns.discard)
-        return AcceptOutcome.STORED
+        return Accepted(event_id=f"ev_{event.dedupe_key}")
 
     # the agent
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from jackfield.api import (
-    AcceptOutcome,
+    Accepted,
     ActionReply,
     Answers,
     Attaches,
@@ -141,12 +141,12 @@ class Host:
         self._folder.mkdir(exist_ok=True)
         return self._folder
 
-    async def accept(self, event: Event, cursor: Cursor | None = None) -> AcceptOutcome:
+    async def accept(self, event: Event, cursor: Cursor | None = None) -> Accepted:
         if self.refuse is not None:
             raise self.refuse
         known = any(event.dedupe_key == old.dedupe_key for old in self.accepted)
         self.accepted.append(event)
-        return AcceptOutcome.DUPLICATE if known else AcceptOutcome.STORED
+        return Accepted(event_id=f"ev_{event.dedupe_key}", duplicate=known)
 
     async def cursor(self, key: str) -> str | None:
         return None

@@ -108,7 +108,7 @@ async def opened(tmp_path: Path, **settings: Any) -> AsyncIterator[Hook]:
 
 async def test_a_signed_delivery_is_stored_and_answered_with_its_id(tmp_path: Path) -> None:
     async with opened(tmp_path) as hook:
-        assert await hook.signed({"text": "disk full"}) == (202, {"id": "msg_1", "status": "accepted"})
+        assert await hook.signed({"text": "disk full"}) == (202, {"id": "msg_1", "event": "ev_1", "status": "accepted"})
         (event,) = hook.events
         assert event.text == "disk full" and event.address == Address("webhook", "hook", "hook")
         assert event.sender.trust is Trust.AUTHENTICATED and event.ref.ids == ("msg_1",)
@@ -140,7 +140,7 @@ async def test_a_request_that_is_replayed_is_acknowledged_and_not_taken_twice(tm
         assert (await hook.signed({"text": "x"}))[1]["status"] == "accepted"
         for seconds in (10, 240):
             hook.clock.seconds = NOW + seconds
-            assert await hook.signed({"text": "x"}) == (202, {"id": "msg_1", "status": "duplicate"})
+            assert await hook.signed({"text": "x"}) == (202, {"id": "msg_1", "event": "ev_1", "status": "duplicate"})
         assert hook.texts == ["x"]
 
 
@@ -454,7 +454,10 @@ async def test_who_waits_is_answered_on_the_line(tmp_path: Path) -> None:
 
 async def test_who_waits_too_long_is_told_that_it_was_taken(tmp_path: Path) -> None:
     async with opened(tmp_path, wait_limit=1) as hook:
-        assert await hook.signed({"text": "a"}, query="?wait=0.05") == (202, {"id": "msg_1", "status": "accepted"})
+        assert await hook.signed({"text": "a"}, query="?wait=0.05") == (
+            202,
+            {"id": "msg_1", "event": "ev_1", "status": "accepted"},
+        )
         for query in ("?wait=2", "?wait=-1", "?wait=nan", "?wait=x", "?wait=", "?wait=1&wait=1"):
             assert (await hook.signed({"text": "b"}, id="msg_2", query=query))[0] == 400
         assert hook.texts == ["a"]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from jackfield.api import AcceptOutcome, Channel, ChannelType, Cursor, Health
+from jackfield.api import Accepted, Channel, ChannelType, Cursor, Health
 from jackfield.clock import Clock, SystemClock
 from jackfield.config.home import Home
 from jackfield.errors import JackfieldError, Unsupported
@@ -44,7 +44,7 @@ class CheckContext:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
-    async def accept(self, event: Event, cursor: Cursor | None = None) -> AcceptOutcome:
+    async def accept(self, event: Event, cursor: Cursor | None = None) -> Accepted:
         raise Unsupported("a check takes no events")
 
     async def cursor(self, key: str) -> str | None:

@@ -39,7 +39,7 @@ from jackfield_channel_matrix.content import TEXT_LIMIT, pieces, text_content
 from jackfield_channel_matrix.crypto import decrypted_file
 from jackfield_channel_matrix.homeserver import CLIENT, Homeserver, quoted
 from jackfield_channel_matrix.login import LoginFile, credential, try_credential
-from jackfield_channel_matrix.outgoing import CAPTION, pieces_of, with_text
+from jackfield_channel_matrix.outgoing import CAPTION, event_of, pieces_of, with_text
 from jackfield_channel_matrix.settings import MatrixSettings
 
 if TYPE_CHECKING:
@@ -222,13 +222,17 @@ class MatrixChannel:
         with self._ready() as account:
             return Address("matrix", self._instance, await account.outgoing.open_dm(person.handle))
 
-    def open_stream(self, address: Address) -> MessageStream:
+    def open_stream(self, address: Address, *, reply_to: MessageRef | None = None) -> MessageStream:
         context = self._context
         assert context is not None
 
         async def send(text: str, key: str | None) -> str:
             with self._ready() as account:
-                return await account.outgoing.post(address, text_content(text), key or f"s-{uuid.uuid4().hex}")
+                nonlocal reply_to
+                key = key or f"s-{uuid.uuid4().hex}"
+                made = await account.outgoing.post(address, text_content(text), key, reply=event_of(reply_to))
+                reply_to = None  # what does not fit into the first message follows it
+                return made
 
         async def edit(event_id: str, text: str) -> None:
             with self._ready() as account:

@@ -29,7 +29,7 @@ from jackfield_channel_matrix.homeserver import CLIENT, Homeserver, quoted
 from jackfield_channel_matrix.rooms import Rooms
 from jackfield_channel_matrix.seen import Seen, SeenEvents
 
-__all__ = ["CAPTION", "Outgoing", "pieces_of", "with_text"]
+__all__ = ["CAPTION", "Outgoing", "event_of", "pieces_of", "with_text"]
 
 CAPTION = 1000
 """Characters of a text that goes with a file as its caption; a longer one is a message before it."""
@@ -52,7 +52,7 @@ class Outgoing:
 
         A text of one message goes with the first file as its caption.
         """
-        reply = _event_id(message.reply_to)
+        reply = event_of(message.reply_to)
         texts = pieces_of(message)
         files = list(message.files)
         ids: list[str] = []
@@ -207,7 +207,7 @@ def _bare(emoji: str) -> str:
     return emoji.replace("\ufe0f", "").replace("\ufe0e", "")
 
 
-def _event_id(ref: MessageRef | None) -> str | None:
+def event_of(ref: MessageRef | None) -> str | None:
     """The event that is replied to; None for an id that is none of Matrix (C052)."""
     return next((one for one in ref.ids if one.startswith("$")), None) if ref is not None else None
 

@@ -349,7 +349,7 @@ class SlackChannel:
                 fields = {"channel": conversation, "user": user, "thread_ts": thread, "text": text}
                 await api.call("chat.postEphemeral", fields)
 
-    def open_stream(self, address: Address) -> MessageStream:
+    def open_stream(self, address: Address, *, reply_to: MessageRef | None = None) -> MessageStream:
         api, out = self._ends()
         context = self._context
         whom = self._inbox.last_speaker.get(address) if self._inbox is not None else None

@@ -319,12 +319,12 @@ class TelegramChannel:
         if reply.accepted and source is not None:
             await self._ready().rewrite(source.address, source.ids[0], html(reply.text))
 
-    def open_stream(self, address: Address) -> MessageStream:
+    def open_stream(self, address: Address, *, reply_to: MessageRef | None = None) -> MessageStream:
         sender, context = self._ready(), self._context
         assert context is not None
         if sender.drafts and not is_group(address.platform_id):
             return DraftStream(sender, address, context.clock)
-        return edited(sender, address, context.clock)
+        return edited(sender, address, context.clock, reply_to)
 
     def _ready(self) -> Sender:
         if self._sender is None:

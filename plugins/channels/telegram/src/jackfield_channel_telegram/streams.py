@@ -14,7 +14,7 @@ from jackfield_channel_kit.text.stream import EditStream, completed
 
 from jackfield_channel_telegram.api import MissingMethod, is_group
 from jackfield_channel_telegram.sending import Sender
-from jackfield_channel_telegram.writing import RICH_LIMIT, pieces
+from jackfield_channel_telegram.writing import RICH_LIMIT, pieces, reply_fields
 
 __all__ = ["GROUP_SECONDS", "PRIVATE_SECONDS", "DraftStream", "Edited", "edited"]
 
@@ -92,14 +92,17 @@ class Edited(EditStream):
         return await self.sender.replaced(MessageRef(self.address, self.ids), message)
 
 
-def edited(sender: Sender, address: Address, clock: Clock) -> Edited:
+def edited(sender: Sender, address: Address, clock: Clock, reply_to: MessageRef | None = None) -> Edited:
     """A stream by edits."""
 
     def render(text: str) -> list[str]:
         return [str(given["text"]) for _, given in pieces(text, rich=False)]
 
     async def send(text: str, key: str | None) -> str:
-        return await sender.say(address, {"text": text, "parse_mode": "HTML"})
+        nonlocal reply_to
+        made = await sender.say(address, {"text": text, "parse_mode": "HTML"} | reply_fields(reply_to))
+        reply_to = None  # what does not fit into the first message follows it
+        return made
 
     async def edit(message_id: str, text: str) -> None:
         await sender.rewrite(address, message_id, {"text": text, "parse_mode": "HTML"})

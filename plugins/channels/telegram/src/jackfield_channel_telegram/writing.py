@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jackfield.errors import Unsupported
-from jackfield.models import Card, OutFile, OutMessage, Prompt, TextUnit
+from jackfield.models import Card, MessageRef, OutFile, OutMessage, Prompt, TextUnit
 from jackfield.models.splitting import measure
 from jackfield_channel_kit.prompt import encode
 from jackfield_channel_kit.text.render import plain, render
@@ -31,6 +31,7 @@ __all__ = [
     "ordinary",
     "parts",
     "pieces",
+    "reply_fields",
     "requests",
     "shown_text",
 ]
@@ -197,12 +198,14 @@ def _common(message: OutMessage) -> dict[str, Any]:
     given: dict[str, Any] = {}
     if message.silent:
         given["disable_notification"] = True
-    if message.reply_to is not None and message.reply_to.ids and message.reply_to.ids[0].isdecimal():
-        given["reply_parameters"] = {
-            "message_id": int(message.reply_to.ids[0]),
-            "allow_sending_without_reply": True,
-        }
-    return given
+    return given | reply_fields(message.reply_to)
+
+
+def reply_fields(ref: MessageRef | None) -> dict[str, Any]:
+    """What makes a request a reply; nothing for an id that is none of Telegram's (C052)."""
+    if ref is None or not ref.ids or not ref.ids[0].isdecimal():
+        return {}
+    return {"reply_parameters": {"message_id": int(ref.ids[0]), "allow_sending_without_reply": True}}
 
 
 def _prompt(prompt: Prompt | None) -> str:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from jackfield.api import (
-    AcceptOutcome,
     ActionReply,
     ChannelContext,
     Connection,
@@ -225,7 +224,7 @@ class TerminalChannel:
                     client.put({"type": "error", "message": reply.text})
         self._sweep(address)
 
-    def open_stream(self, address: Address) -> MessageStream:
+    def open_stream(self, address: Address, *, reply_to: MessageRef | None = None) -> MessageStream:
         return _Stream(self, address)
 
     def tell(self, address: Address, frame: Frame) -> None:
@@ -342,7 +341,7 @@ class TerminalChannel:
             files = await asyncio.to_thread(storage.offered, frame.get("files") or [], name, self._settings.file_limit)
             if not text.strip() and not files:
                 raise MalformedData("the message is empty")
-            outcome = await self._here.accept(
+            accepted = await self._here.accept(
                 MessageReceived(
                     address=client.address,
                     dedupe_key=f"message:{name}",
@@ -359,7 +358,7 @@ class TerminalChannel:
         except JackfieldError as problem:
             client.put({"type": "refused", "id": name, "reason": str(problem)})
             return
-        client.put({"type": "accepted", "id": name, "duplicate": outcome is AcceptOutcome.DUPLICATE})
+        client.put({"type": "accepted", "id": name, "duplicate": accepted.duplicate})
 
     async def _take_choice(self, client: Client, frame: Frame) -> None:
         prompt_id, value = text_of(frame, "prompt_id"), text_of(frame, "value", limit=4000)

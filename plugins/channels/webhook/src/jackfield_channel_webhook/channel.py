@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from jackfield.api import AcceptOutcome, ChannelContext, Health, HttpRoute, RawRequest, RawResponse, SendResult
+from jackfield.api import Accepted, ChannelContext, Health, HttpRoute, RawRequest, RawResponse, SendResult
 from jackfield.errors import AuthFailed, ConfigError, SendNotAllowed
 from jackfield.models import (
     Address,
@@ -151,11 +151,11 @@ class WebhookChannel:
         if not wait:
             return _accepted(message_id, await context.accept(event))
         with self._waiting.at(event.address) as coming:
-            outcome = await context.accept(event)
+            accepted = await context.accept(event)
             await asyncio.wait({coming}, timeout=wait)
             if coming.done() and not coming.cancelled():
                 return _answer(200, {"id": message_id, "status": "answered", **coming.result()})
-            return _accepted(message_id, outcome)
+            return _accepted(message_id, accepted)
 
     def _event(
         self, context: ChannelContext, reading: Reading, message_id: str, *, own_thread: bool
@@ -251,9 +251,9 @@ def _secret_parts(url: str) -> Sequence[str]:
     return [url, *pieces]
 
 
-def _accepted(message_id: str, outcome: AcceptOutcome) -> RawResponse:
-    status = "duplicate" if outcome is AcceptOutcome.DUPLICATE else "accepted"
-    return _answer(202, {"id": message_id, "status": status})
+def _accepted(message_id: str, accepted: Accepted) -> RawResponse:
+    status = "duplicate" if accepted.duplicate else "accepted"
+    return _answer(202, {"id": message_id, "event": accepted.event_id, "status": status})
 
 
 def _answer(status: int, value: dict[str, Any], *headers: tuple[str, str]) -> RawResponse:
