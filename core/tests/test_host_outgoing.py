@@ -245,10 +245,17 @@ async def test_what_a_chat_lacks_is_replaced_dropped_or_named(bench: Bench) -> N
     states = await bench.states(session)
     assert states[2] == (DeliveryState.DROPPED, "Unsupported")
     assert bench.degraded == [("the edit was sent as a new message",)]
+
+
+async def test_a_name_of_an_emoji_is_the_channel_s_to_know(bench: Bench) -> None:
+    """C060, C062: only a character that the chat does not have is refused before the channel is asked."""
+    chat = await bench.chat("c-1")
+    session = await bench.session(chat)
     bench.channel.can = replace(CAPABLE, emoji=("👍", "❤"))
-    await bench.post(session, chat, *(ReactionContent(target_seq=1, emoji=emoji) for emoji in ("❤\ufe0f", "🦄")))
+    written = ("❤\ufe0f", "👍🏽", "thumbs_up", "+1", "100", "🦄")
+    await bench.post(session, chat, "one", *(ReactionContent(target_seq=1, emoji=emoji) for emoji in written))
     await bench.quiet()
-    assert [reason for _, reason in await bench.states(session)][-2:] == [None, "Unsupported"]
+    assert [reason for _, reason in await bench.states(session)][1:] == [None] * 5 + ["Unsupported"]
 
 
 def _message(content: str) -> OutMessage:

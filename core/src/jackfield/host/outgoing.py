@@ -199,7 +199,8 @@ class Planner:
     ) -> Planned:
         if channel is not None and (can.react is Support.NONE or not isinstance(channel, Reacts)):
             raise Refusal(DeliveryState.DROPPED, "Unsupported", "this chat has no reactions")
-        if can.emoji and _bare(content.emoji) not in {_bare(emoji) for emoji in can.emoji}:
+        named = content.emoji.isascii()  # `thumbs_up`: the channel knows which it means
+        if can.emoji and not named and _bare(content.emoji) not in {_bare(emoji) for emoji in can.emoji}:
             some = " ".join(can.emoji[:10])
             raise Refusal(
                 DeliveryState.FAILED, "Unsupported", f"{content.emoji!r} is no reaction there; some are {some}"
@@ -521,7 +522,8 @@ def _shown(row: OutboundRow) -> str:
 
 
 def _bare(emoji: str) -> str:
-    return emoji.replace("\ufe0e", "").replace("\ufe0f", "").strip(":")
+    """Without variation selectors and skin tones (C060, C062)."""
+    return "".join(char for char in emoji if char not in "\ufe0e\ufe0f" and not "\U0001f3fb" <= char <= "\U0001f3ff")
 
 
 def _copy(source: SessionFolder, row_id: str, name: str, target: Path, limit: int) -> OutFile:

@@ -15,7 +15,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from irc_peer import TAGS, Wire
-from jackfield.errors import Ambiguous, ChatNotFound, ConfigError, JackfieldError, SendNotAllowed, Transient
+from jackfield.errors import (
+    Ambiguous,
+    ChatNotFound,
+    ConfigError,
+    JackfieldError,
+    SendNotAllowed,
+    Transient,
+    Unsupported,
+)
 from jackfield.models import (
     Address,
     Addressed,
@@ -36,6 +44,16 @@ from jackfield_channel_irc.channel import IrcChannel
 from jackfield_channel_irc.plugin import create
 from jackfield_channel_kit.testing.irc import Inspircd, IrcPerson, Ngircd, certificate
 from jackfield_channel_kit.testing.raw import raw_server
+
+REACTIONS = {
+    "thumbs_up": "👍",
+    "+1": "👍",
+    ":+1:": "👍",
+    "👍🏽": "👍🏽",
+    "white_check_mark": "✅",
+    "❤": "❤\ufe0f",
+    "1️⃣": "1️⃣",
+}
 
 
 @contextlib.asynccontextmanager
@@ -365,6 +383,7 @@ class TestNewServer:
             yield engine
 
     async def test_ids_replies_reactions_and_typing(self, server: Inspircd, tmp_path: Path) -> None:
+        """C060, C062, C064."""
         async with bot(tmp_path, server.port) as (channel, context), person(server.port, "ann", caps=TAGS) as ann:
             sent = await channel.send(address("#x"), OutMessage(text="one\n\ntwo"), idempotency_key="k")
             lines = [await ann.until(lambda line: ":miso!" in line and "PRIVMSG" in line) for _ in range(2)]
@@ -379,6 +398,11 @@ class TestNewServer:
             ref = MessageRef(reply.address, reply.ref.ids)
             await channel.react(ref, "❤")
             await ann.until(lambda line: f"+draft/reply={ref.ids[0]}" in line and "+draft/react=❤" in line)
+            for emoji, shown in REACTIONS.items():
+                await channel.react(ref, emoji)
+                await ann.until(lambda line: f"+draft/react={shown}" in re.split("[ @;]", line))  # noqa: B023
+            with pytest.raises(Unsupported, match="not_an_emoji"):
+                await channel.react(ref, "not_an_emoji")
             await channel.send(address("#x"), OutMessage(text="because", reply_to=ref), idempotency_key="k2")
             await ann.until(lambda line: f"+draft/reply={ref.ids[0]}" in line and line.endswith(":because"))
             await channel.typing(address("#x"))

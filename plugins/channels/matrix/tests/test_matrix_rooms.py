@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from jackfield.api import Channel
-from jackfield.errors import AuthFailed, ChatNotFound, RateLimited, SendNotAllowed, Transient
+from jackfield.errors import AuthFailed, ChatNotFound, RateLimited, SendNotAllowed, Transient, Unsupported
 from jackfield.models import (
     Address,
     Addressed,
@@ -195,7 +195,7 @@ async def test_a_homeserver_that_says_nothing_does_not_hold_up_the_host(
 
 
 async def test_a_revoked_token_is_told_once_and_asked_for_no_more(synapse: Synapse, tmp_path: Path) -> None:
-    """C238."""
+    """C234."""
     async with people(synapse, fresh=True) as peer, running(peer, tmp_path) as (channel, context):
         await peer.bot.call("POST", f"{CLIENT}/logout", {})
         for _ in range(3):
@@ -355,7 +355,7 @@ async def test_a_reply_to_us_addresses_us_and_one_to_others_does_not(synapse: Sy
 async def test_edits_reactions_and_redactions_of_people_come_in_and_ours_do_not(
     synapse: Synapse, tmp_path: Path
 ) -> None:
-    """C064, C226: with the thread of what they concern; nobody edits what another wrote."""
+    """C056, C064, C230: with the thread of what they concern; nobody edits what another wrote."""
     async with people(synapse) as peer, running(peer, tmp_path) as (channel, context):
         room, thread = peer.rooms["one"], peer.threads["t1"]
         sent = await channel.send(peer.address(thread="t1"), OutMessage(text="ours"), idempotency_key="dl_r")
@@ -444,23 +444,31 @@ async def test_a_reply_quotes_and_an_id_that_is_none_of_matrix_is_left_out(synap
             assert relates == ({"m.in_reply_to": {"event_id": said}} if target == said else None)
 
 
-async def test_a_reaction_is_there_once_whatever_its_selector(synapse: Synapse, tmp_path: Path) -> None:
-    """C062: and it can be taken away after a restart."""
+async def test_a_reaction_is_there_once_however_it_is_written(synapse: Synapse, tmp_path: Path) -> None:
+    """C060, C062: by its name too, and never as a word; and it can be taken away after a restart."""
     async with people(synapse) as peer:
         said = await peer.ann.say(peer.rooms["one"], "love it?")
         ref = MessageRef(peer.address(), (said,))
 
-        async def reactions() -> int:
+        async def reactions() -> list[str]:
             path = f"/_matrix/client/v1/rooms/{quoted(peer.rooms['one'])}/relations/{quoted(said)}/m.annotation"
-            return len((await peer.ann.call("GET", path))["chunk"])
+            found = (await peer.ann.call("GET", path))["chunk"]
+            return [one["content"]["m.relates_to"]["key"] for one in found]
 
         async with running(peer, tmp_path) as (channel, _):
             await channel.react(ref, "\u2764\ufe0f")
             await channel.react(ref, "\u2764")
-            assert await reactions() == 1
+            await channel.react(ref, "heart")
+            assert await reactions() == ["\u2764\ufe0f"]
+            for emoji in ("thumbs_up", "+1", ":+1:", "\U0001f44d"):
+                await channel.react(ref, emoji)
+            assert sorted(await reactions()) == ["\u2764\ufe0f", "\U0001f44d"]
+            await channel.react(ref, "thumbs_up", on=False)
+            with pytest.raises(Unsupported, match="not_an_emoji"):
+                await channel.react(ref, "not_an_emoji")
         async with running(peer, tmp_path) as (channel, _):
             await channel.react(ref, "\u2764", on=False)
-            assert await reactions() == 0
+            assert await reactions() == []
 
 
 async def test_files_of_any_name_go_both_ways(synapse: Synapse, tmp_path: Path) -> None:

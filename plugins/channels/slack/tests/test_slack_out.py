@@ -254,21 +254,40 @@ def test_a_card_keeps_the_limits_of_block_kit() -> None:
     assert problem_of(full) is None and full[-1]["type"] == "actions"
 
 
+REACTIONS = (
+    ("❤️", "heart"),
+    ("❤", "heart"),
+    ("☃️", "snowman"),
+    ("✍️", "writing_hand"),
+    ("1️⃣", "one"),
+    ("👍🏽", "+1::skin-tone-4"),
+    ("👍", "+1"),
+    ("thumbs_up", "+1"),
+    ("+1", "+1"),
+    (":+1:", "+1"),
+    ("white_check_mark", "white_check_mark"),
+    ("✅", "white_check_mark"),
+    (":party_parrot:", "party_parrot"),
+)
+
+
 async def test_reactions_by_character_and_by_name(peer: Workspace, tmp_path: Path) -> None:
     """C060, C062."""
     async with peer.running(tmp_path) as (channel, _):
         (ts,) = await sent(channel, peer.address(), "hi")
         ref = MessageRef(peer.address(), (ts,))
-        for emoji, name in (("❤️", "heart"), ("👍🏽", "+1::skin-tone-4"), (":party_parrot:", "party_parrot")):
+        for emoji, name in REACTIONS:
             await channel.react(ref, emoji)
             await channel.react(ref, emoji)
             assert (await see(peer, "reaction")).message["name"] == name
             await channel.react(ref, emoji, False)
             await channel.react(ref, emoji, False)
             assert not (await see(peer, "reaction")).message["on"]
-        with pytest.raises(Unsupported):
-            await channel.react(ref, "🫠")
-        assert character("+1::skin-tone-4") == "👍" and name_of("thumbsup") == "thumbsup"
+        for unknown in ("🫠", "not_an_emoji"):
+            with pytest.raises(Unsupported) as caught:
+                await channel.react(ref, unknown)
+            assert caught.value.fix is not None and "thumbsup" in caught.value.fix
+        assert character("+1::skin-tone-4") == "👍" and name_of("thumbsup") == "+1"
 
 
 async def test_a_status_stands_in_for_typing_in_threads(peer: Workspace, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from jackfield.models import (
     Support,
     TextUnit,
 )
+from jackfield_channel_kit.emoji import literal_emoji
 from jackfield_channel_kit.reconnect import supervise
 from jackfield_channel_kit.selfguard import SelfGuard
 
@@ -280,8 +281,9 @@ class IrcChannel:
 
     async def react(self, ref: MessageRef, emoji: str, on: bool = True) -> None:
         """Raises:
-        Unsupported: the server has no tags, or gave the message no id.
+        Unsupported: the server has no tags, or gave the message no id; or it is no emoji.
         """
+        emoji = literal_emoji(emoji)
         session = self._ready(ref.address)
         if "message-tags" not in session.network.caps or not ref.ids or is_made(ref.ids[0]):
             raise Unsupported(f"{self._settings.host} knows no reactions to that message")

@@ -14,6 +14,7 @@ from typing import Any
 from jackfield.api import SendResult
 from jackfield.errors import BadContent, ChatNotFound, SendNotAllowed, TooLarge
 from jackfield.models import Address, MessageRef, OutFile, OutMessage
+from jackfield_channel_kit.emoji import bare_emoji, literal_emoji
 from jackfield_channel_kit.media import sniff
 
 from jackfield_channel_matrix.content import (
@@ -105,7 +106,12 @@ class Outgoing:
             await self._redact(ref.address.platform_id, event_id)
 
     async def react(self, ref: MessageRef, emoji: str, on: bool) -> None:
-        """Set or take away a reaction of ours; what is so already is fine."""
+        """Set or take away a reaction of ours; what is so already is fine.
+
+        Raises:
+            Unsupported: it is no emoji.
+        """
+        emoji = literal_emoji(emoji)
         target = _real(ref.ids[0])
         room = ref.address.platform_id
         there = await self._own_reactions(room, target, emoji)
@@ -166,7 +172,7 @@ class Outgoing:
             for event in answer.get("chunk", ()):
                 if event.get("sender") == self._homeserver.user_id:
                     key = event.get("content", {}).get("m.relates_to", {}).get("key", "")
-                    if _bare(key) == _bare(emoji):
+                    if bare_emoji(key) == bare_emoji(emoji):
                         found.append(event["event_id"])
             if not answer.get("next_batch"):
                 break
@@ -201,10 +207,6 @@ def pieces_of(message: OutMessage) -> list[str]:
 
 def _part(key: str, index: int) -> str:
     return key if index == 0 else f"{key}:{index + 1}"
-
-
-def _bare(emoji: str) -> str:
-    return emoji.replace("\ufe0f", "").replace("\ufe0e", "")
 
 
 def event_of(ref: MessageRef | None) -> str | None:

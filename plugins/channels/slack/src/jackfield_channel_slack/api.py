@@ -17,6 +17,7 @@ from jackfield.errors import (
     SendNotAllowed,
     TooLarge,
     Transient,
+    Unsupported,
     WindowClosed,
 )
 from jackfield_channel_kit.http import Buckets, Http, Rate, Response, retry_after
@@ -42,6 +43,7 @@ _KINDS: dict[type[ChannelError], str] = {
     BadContent: "invalid_blocks invalid_blocks_format invalid_attachments invalid_arguments invalid_form_data"
     " invalid_json invalid_charset invalid_chunks markdown_text_conflict no_text",
     WindowClosed: "edit_window_closed",
+    Unsupported: "invalid_name",
     RateLimited: "ratelimited rate_limited message_limit_exceeded",
     Transient: "service_unavailable request_timeout accesslimited team_added_to_org",
     # Slack says of these that a part of what was asked for may have been done.
@@ -49,6 +51,7 @@ _KINDS: dict[type[ChannelError], str] = {
 }
 _BY_CODE = {code: kind for kind, codes in _KINDS.items() for code in codes.split()}
 _FIXES = {
+    "invalid_name": "use an emoji that the workspace has, such as thumbsup, eyes or tada",
     "not_in_channel": "invite the bot: /invite @name in that channel",
     "is_archived": "unarchive the channel, or remove its wiring",
     "missing_scope": "add the scope to the app, and install it again: see `jackfield slack-manifest`",

@@ -309,7 +309,7 @@ class SlackChannel:
         api, _ = self._ends()
         name = name_of(emoji)
         if name is None:
-            raise Unsupported(f"Slack's name of the emoji {emoji!r} is not known", fix="give it as :name:")
+            raise Unsupported(f"Slack's name of {emoji!r} is not known", fix="give a name: thumbsup, eyes, tada, ...")
         where = {"channel": ref.address.platform_id, "timestamp": ref.ids[0], "name": name}
         with self._watched():
             if on:

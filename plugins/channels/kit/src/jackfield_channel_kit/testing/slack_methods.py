@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from jackfield_channel_kit.emoji import NAMES
 from jackfield_channel_kit.testing.platform import Recorded, Reply
 
 __all__ = ["Refusal", "SlackMethods", "problem_of"]
@@ -52,6 +53,8 @@ class SlackMethods:
         self.files: dict[str, dict[str, Any]] = {}
         self.contents: dict[str, bytes] = {}
         self.reactions: set[tuple[str, str, str]] = set()
+        self.emoji = {*NAMES.values(), "party_parrot"}
+        """The names that may be reacted with: ours, and one of the workspace's own."""
         self.scopes: list[str] = list(_SCOPES)
         self.revoked = False
         self.streams = True
@@ -333,7 +336,10 @@ class SlackMethods:
         channel, ts = self._channel(arguments), str(arguments.get("timestamp"))
         if self.find(channel, ts) is None:
             raise Refusal("message_not_found")
-        return channel, ts, str(arguments["name"])
+        name = str(arguments["name"])
+        if name.partition("::")[0] not in self.emoji:
+            raise Refusal("invalid_name")
+        return channel, ts, name
 
 
 def problem_of(blocks: list[dict[str, Any]]) -> str | None:
