@@ -73,6 +73,7 @@ class Exchange:
         if self.host_settings:
             text = text.replace("[host]", f"[host]\n{self.host_settings}", 1)
         text += f'\n[channels.box]\ntype = "postbox"\nfolder = "{self.box}"\n{self.postbox_settings}\n'
+        toml.touch(mode=0o600)
         toml.write_text(text, encoding="utf-8")
         self.op("home.setup", name="andy", folder="andy", user=pwd.getpwuid(os.geteuid()).pw_name)
         if self.provider_settings:
