@@ -108,13 +108,11 @@ class Writer:
             _post(loop, _settle, [(Unit(_nothing, (), {}, loop, ready), None, problem)])
             return
         _post(loop, _settle, [(Unit(_nothing, (), {}, loop, ready), None, None)])
-        stopping = False
-        while not stopping:
-            group, stopping = self._collect()
+        while (unit := self._queue.get()) is not None:
+            group = [unit]
             try:
-                if group:
-                    self._perform(group)
-                    self._tidy()
+                self._perform(group)
+                self._tidy()
             except Exception:
                 logger.exception("a group of %d writes to %s failed in an unforeseen way", len(group), self._path)
                 self._roll_back()
@@ -122,37 +120,23 @@ class Writer:
                 self._answer([(unit, None, self.problem) for unit in group])
         self._db.close()
 
-    def _collect(self) -> tuple[list[Unit], bool]:
-        """Wait for work.  The second value tells that this is the last group."""
-        group: list[Unit] = []
-        deadline: float | None = None
-        while True:
-            try:
-                if deadline is None:
-                    unit = self._queue.get()
-                else:
-                    unit = self._queue.get(timeout=min(HOLD, max(0.0, deadline - self._clock.monotonic())))
-            except queue.Empty:
-                return group, False
-            if unit is None:
-                return group, True
-            group.append(unit)
-            if unit.future is not None or len(group) >= GROUP_LIMIT:
-                self._drain(group)
-                return group, False
-            if deadline is None:
-                deadline = self._clock.monotonic() + HOLD
-
-    def _drain(self, group: list[Unit]) -> None:
+    def _drain(self, group: list[Unit], until: float) -> None:
+        """Add who waits by now.  When nobody waits for any of the group, it stays open for company until that moment:
+        its work is done already when the next unit comes, whose commit it shares."""
         while len(group) < GROUP_LIMIT:
             try:
-                unit = self._queue.get_nowait()
+                if all(unit.future is None for unit in group):
+                    unit = self._queue.get(timeout=min(HOLD, max(0.0, until - self._clock.monotonic())))
+                else:
+                    unit = self._queue.get_nowait()
             except queue.Empty:
                 return
             if unit is None:
-                self._queue.put(None)  # the end is for _collect to see; nothing is put after it
+                self._queue.put(None)  # the end is for _main to see; nothing is put after it
                 return
             group.append(unit)
+            if unit.future is None:
+                return  # it is done at once
 
     def _perform(self, group: list[Unit], *, grow: bool = True) -> None:
         """Run a group and answer it."""
@@ -160,6 +144,7 @@ class Writer:
         outcomes: list[_Outcome] = []
         position = 0
         bare = True
+        until = self._clock.monotonic() + HOLD
         try:
             while position < len(group):
                 if not db.in_transaction:
@@ -169,7 +154,7 @@ class Writer:
                 bare = False
                 position += 1
                 if grow and position == len(group):
-                    self._drain(group)  # who came meanwhile may come along
+                    self._drain(group, until)
             if db.in_transaction:
                 reach("store.mid_transaction")
                 db.execute("COMMIT")
