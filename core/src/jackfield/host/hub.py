@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +41,7 @@ class Hub:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _folders: dict[str, SessionFolder] = field(default_factory=dict)
     _agents: dict[str, tuple[float, AgentSettings]] = field(default_factory=dict)
+    _agent_files: dict[str, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> HostSettings:
@@ -58,14 +60,16 @@ class Hub:
         Raises:
             ConfigError: it can't be used.
         """
-        folder = self.home.groups / group.folder
+        path = self._agent_files.get(group.folder)
+        if path is None:  # asked several times for each message; making a path costs more than the look
+            path = self._agent_files[group.folder] = str(self.home.groups / group.folder / "agent.toml")
         try:
-            stamp = (folder / "agent.toml").stat().st_mtime
+            stamp = os.stat(path).st_mtime  # noqa: PTH116
         except OSError:
             stamp = -1.0
         known = self._agents.get(group.folder)
         if known is None or known[0] != stamp:
-            known = (stamp, load_agent(folder))
+            known = (stamp, load_agent(self.home.groups / group.folder))
             self._agents[group.folder] = known
         return known[1]
 

@@ -247,9 +247,9 @@ class LiveHost:
         self.renewal.wake(session)
 
     def _wake_routed(self, session: Session, origin: Address | None) -> None:
+        self._wake_session(session)
         if origin is not None:
             self.typing.begin(session.id, origin)
-        self._wake_session(session)
 
     def _wake_chat(self, address: Address) -> None:
         self.delivery.wake(address)

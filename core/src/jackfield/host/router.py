@@ -203,7 +203,7 @@ class Router:
         log.warning("event %s could not be routed to %s: %s", which, wired.group.folder, problem)
 
     async def _carry_out(self, judged: Sequence[_Judged], *, lasting: bool) -> None:
-        """Fill the inboxes, then the ledger, then wake; `lasting` when the next message must find it in the ledger.
+        """Fill the inboxes and the ledger, and wake; `lasting` when the next message must find it in the ledger.
 
         Raises:
             JackfieldError: some message could not be routed to some agent.
@@ -214,14 +214,23 @@ class Router:
         units = [_ledger(verdict, now) for verdict in judged]
         if lasting or not all(verdict.routed for verdict in judged):
             await asyncio.gather(*(self._hub.store.write(unit) for unit in units))
+            self._wake_all(judged)
         else:
             # Not waited for: until it is in the ledger the event is `received`, and routing it again changes nothing.
+            # Nothing that the runners do is recorded before it, since that is asked for later.
+            self._wake_all(judged)
             for unit in units:
                 self._hub.store.write_soon(unit)
         reach("host.route.after_ledger")
         for session_id, mine, repeated in filled:
             ids = [outcome.row.id for _, outcome in mine if outcome.row is not None]
             await self._entered(session_id, ids, repeated)
+        for verdict in judged:
+            if verdict.failed is not None:
+                raise verdict.failed
+
+    def _wake_all(self, judged: Sequence[_Judged]) -> None:
+        """Wake each session once that got a message which engages it."""
         woken: set[SessionId] = set()
         for verdict in judged:
             for outcome in verdict.outcomes:
@@ -230,9 +239,6 @@ class Router:
                     continue
                 woken.add(to.id)
                 self._wake(to, verdict.arrival.event.answer_to or verdict.arrival.event.address)
-        for verdict in judged:
-            if verdict.failed is not None:
-                raise verdict.failed
 
     async def _put(self, session: Session, mine: Sequence[tuple[_Judged, Outcome]]) -> list[InboundId]:
         """Put what goes to one session into its inbox; what can't be put loses its outcome.  Those that were there."""
