@@ -29,9 +29,13 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 def encode(value: object) -> Json:
     """A model as JSON-ready values.  Every dataclass carries its class's name under `type`."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        out: dict[str, Json] = {"type": type(value).__name__}
-        for name, default in _fields(type(value)):
+    kind: Any = type(value)
+    if kind is str or value is None:
+        return value
+    fields = _encoded_fields(kind)
+    if fields is not None:
+        out: dict[str, Json] = {"type": kind.__name__}
+        for name, default in fields:
             item = getattr(value, name)
             if item is None or item == default:
                 continue
@@ -101,6 +105,12 @@ def _fields(kind: type) -> tuple[tuple[str, object], ...]:
             default = field.default_factory()
         found.append((field.name, default))
     return tuple(found)
+
+
+@cache
+def _encoded_fields(kind: type) -> tuple[tuple[str, object], ...] | None:
+    """None for what is no dataclass."""
+    return _fields(kind) if dataclasses.is_dataclass(kind) else None
 
 
 def _expected(what: str, value: Json, place: str) -> MalformedData:
