@@ -34,6 +34,8 @@ from jackfield.models import (
     IgnoredPolicy,
     InboundRow,
     Member,
+    MessageDeleted,
+    MessageEdited,
     MessageReceived,
     MessageRef,
     OutMessage,
@@ -287,6 +289,26 @@ def test_events_routed_together_leave_what_they_leave_one_by_one(
         alone = asyncio.run(routed(Path(root) / "alone", [1]))
         together = asyncio.run(routed(Path(root) / "together", sizes))
         assert alone == together
+
+
+async def test_an_edit_starts_no_turn_however_often_it_comes(tmp_path: Path) -> None:
+    """C056: an edit is recorded, and changes nothing that an agent was told; nor do reactions and deletions."""
+    said = message(1)
+    facts: dict[str, Any] = {"address": CHAT, "occurred_at": UnixMs(2), "ref": said.ref}
+    changes: list[Event] = [
+        *(
+            MessageEdited(**facts, dedupe_key=f"e{n}", sender=Person(MEMBER), text="@bot summarise", version=str(n))
+            for n in range(3)
+        ),
+        ReactionChanged(**facts, dedupe_key="r", user=Person(MEMBER), emoji="👍", added=True),
+        MessageDeleted(**facts, dedupe_key="d"),
+    ]
+    async with a_world(tmp_path / "home") as world:
+        await route_all(world, await prepared(world, [said, *changes], UnknownSenderPolicy.STRICT, asked=False))
+        end = await world.end_of()
+        assert all(len(rows) == 1 for rows in cast(dict[str, list[object]], end["inboxes"]).values())
+        ends = [(state, reason) for _, state, reason, _ in cast(list[tuple[str, str, str, str]], end["events"])]
+        assert ends[1:] == [("ignored", "not_for_agents")] * 5
 
 
 async def route_all(world: World, stored: Sequence[StoredEvent]) -> None:
