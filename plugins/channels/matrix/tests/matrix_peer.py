@@ -50,6 +50,8 @@ class Line:
         self.lose = 0
         self.held = False
         self.requests: list[tuple[str, str]] = []
+        self.hosts: set[str] = set()
+        """Whom they were for."""
         self.syncs: list[tuple[str, str, str]] = []
         """Of each answered sync: where it began, where it ended, its text."""
         self.asked_since: list[str] = []
@@ -88,7 +90,10 @@ class Line:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         assert self._session is not None
         path = request.raw_path
+        if path.startswith("http://"):  # asked as a proxy
+            path = "/" + path.split("/", 3)[3]
         self.requests.append((request.method, path))
+        self.hosts.add(request.host)
         if (since := request.query.get("since")) is not None:
             self.asked_since.append(since)
         self._tell()

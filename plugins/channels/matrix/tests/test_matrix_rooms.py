@@ -164,7 +164,8 @@ async def test_a_homeserver_that_is_killed_and_comes_back_is_found_again(tmp_pat
         await context.until(lambda: context.state is ChannelState.RECONNECTING, "it to be noticed")
         with pytest.raises(Transient):
             await channel.send(peer.address(), OutMessage(text="lost?"), idempotency_key="dl_one")
-        other = ChannelRecorder("matrix", peer.instance, tmp_path / "other", secrets=peer.secrets)
+        secrets = {"matrix-token": peer.bo.account.token}
+        other = ChannelRecorder("matrix", peer.instance, tmp_path / "other", secrets=secrets)
         late = made(peer)
         await asyncio.wait_for(late.start(other), 30)
         assert other.state is ChannelState.RECONNECTING
@@ -206,6 +207,39 @@ async def test_a_revoked_token_is_told_once_and_asked_for_no_more(synapse: Synap
         await asyncio.sleep(0.5)  # the time in which a storm would be seen
         assert len(peer.line.asked_since) == asked
         assert [one.state for one in context.statuses].count(ChannelState.AUTH_FAILED) == 1
+
+
+async def test_every_connection_goes_through_the_proxy(
+    synapse: Synapse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C238: the sync, sends and uploads; the homeserver's name exists only behind the proxy."""
+    for name in ("HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with people(synapse) as peer:
+        monkeypatch.setenv("http_proxy", peer.line.url)
+        async with running(peer, tmp_path / "c", homeserver="http://matrix.invalid") as (channel, context):
+            await peer.ann.say(peer.rooms["one"], "through the proxy?")
+            await event_of(context, MessageReceived, text="through the proxy?")
+            path = tmp_path / "a.txt"
+            path.write_bytes(b"data")
+            file = OutFile(name="a.txt", path=str(path), size=4)
+            await channel.send(peer.address(), OutMessage(text="yes", files=(file,)), idempotency_key="dl_proxy")
+        assert peer.line.hosts == {"matrix.invalid"}
+        assert peer.line.count("POST", "/upload") == 1
+
+
+async def test_two_instances_with_one_account_are_refused(synapse: Synapse, tmp_path: Path) -> None:
+    """C236: both would answer."""
+    async with people(synapse) as peer:
+        async with running(peer, tmp_path / "one"):
+            second = made(peer)
+            context = ChannelRecorder("matrix", peer.instance, tmp_path / "two", secrets=peer.secrets)
+            await asyncio.wait_for(second.start(context), 30)
+            assert context.state is ChannelState.FAILED and "same token" in context.statuses[-1].detail
+            await second.stop()
+            await context.close()
+        async with running(peer, tmp_path / "two"):
+            pass
 
 
 async def test_a_lost_answer_is_repeated_without_a_second_message(synapse: Synapse, tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 import pytest
 import pytest_asyncio
 from jackfield.clock import SystemClock
-from jackfield.errors import AuthFailed, JackfieldError, Transient
+from jackfield.errors import AuthFailed, ConfigError, JackfieldError, Transient
 from jackfield.models import ChannelState, OutMessage
 from jackfield.testing import ChannelRecorder, Said
 from jackfield.testing.waiting import soon, until
+from jackfield_channel_kit.claims import Claim
 from jackfield_channel_kit.testing.raw import raw_server
 from jackfield_channel_kit.testing.slack import Envelope
+from jackfield_channel_slack import channel as channel_module
 from jackfield_channel_slack.sockets import Socket
 from slack_peer import Workspace
 
@@ -140,10 +142,21 @@ async def test_a_socket_that_is_given_up_at_once_waits_before_the_next(peer: Wor
         await context.until(lambda: context.state is ChannelState.RECONNECTING, "a pause")
 
 
+async def test_two_instances_with_one_app_are_refused(peer: Workspace, tmp_path: Path) -> None:
+    """C236: each would lose what the other's socket gets."""
+    async with peer.running(tmp_path / "a"):
+        with pytest.raises(ConfigError, match="runs with the same token"):
+            async with peer.running(tmp_path / "b"):
+                pass
+    async with peer.running(tmp_path / "b"):
+        pass
+
+
 async def test_another_program_with_the_same_token_is_noticed(
-    peer: Workspace, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    peer: Workspace, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Slack divides what is written among all sockets of an app."""
+    """C236: Slack divides what is written among all sockets of an app."""
+    monkeypatch.setattr(channel_module, "claim", lambda *_, **__: Claim("work", "none"))
     one, two, three = (tmp_path / name for name in "abc")
     async with peer.running(one), peer.running(two), peer.running(three):
         await peer.fake.until_connected(3)

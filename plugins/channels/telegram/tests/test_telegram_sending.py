@@ -515,3 +515,22 @@ async def test_an_answer_in_a_group_grows_by_edits_and_an_aborted_one_goes(tmp_p
         assert (await line.see("edit")).text == "one two three"
         await stream.abort()
         assert not fake.messages
+
+
+async def test_every_connection_goes_through_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C238: polls, sends and uploads; the server's name exists only behind the proxy."""
+    for name in ("HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with TelegramFake() as fake:
+        monkeypatch.setenv("http_proxy", fake.url)
+        async with running(fake, tmp_path, api_url="http://telegram.invalid") as line:
+            await fake.say("hello")
+            await line.until_texts("hello")
+            await line.channel.send(chat(), OutMessage(text="hi"), idempotency_key="1")
+            path = tmp_path / "a.txt"
+            path.write_bytes(b"data")
+            file = OutFile(name="a.txt", path=str(path), size=4)
+            await line.channel.send(chat(), OutMessage(files=(file,)), idempotency_key="2")
+            assert (await line.see("message")).text == "hi"
+        hosts = {request.headers["host"] for request in fake.requests}
+        assert hosts == {"telegram.invalid"}

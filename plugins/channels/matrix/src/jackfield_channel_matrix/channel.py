@@ -31,6 +31,7 @@ from jackfield.models import (
     TextUnit,
     Threads,
 )
+from jackfield_channel_kit.claims import Claim, claim
 from jackfield_channel_kit.reconnect import supervise
 from jackfield_channel_kit.text.stream import EditStream
 
@@ -66,6 +67,7 @@ class MatrixChannel:
         self._client: AsyncClient | None = None
         self._account: Account | None = None
         self._listening: asyncio.Task[Any] | None = None
+        self._claim: Claim | None = None
         self._state: ChannelState | None = None
         self._told = asyncio.Event()
 
@@ -96,6 +98,8 @@ class MatrixChannel:
             task.cancel()
             await asyncio.wait({task}, timeout=1.0)
         self._account = None
+        if self._claim is not None:
+            self._claim.release()
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -130,7 +134,7 @@ class MatrixChannel:
         async def connect(ready: Callable[[], None]) -> None:
             if self._account is None:
                 try:
-                    self._account = await open_account(client, self._settings, context, secret, context.clock)
+                    self._account = await self._opened(context, client, secret)
                 except ConfigError as problem:
                     detail = f"{problem.message}; {problem.fix}"
                     self._report(ChannelStatus(state=ChannelState.FAILED, detail=detail))
@@ -139,6 +143,13 @@ class MatrixChannel:
             await self._account.intake.listen(ready)
 
         await supervise(connect, self._report, clock=context.clock)
+
+    async def _opened(self, context: ChannelContext, client: AsyncClient, secret: str) -> Account:
+        account = await open_account(client, self._settings, context, secret, context.clock)
+        # Each of two would be told everything, and answer it.
+        who = f"{self._settings.homeserver} {account.homeserver.user_id}"
+        self._claim = claim("matrix", self._instance, who, fix="give this channel an account of its own")
+        return account
 
     def _report(self, status: ChannelStatus) -> None:
         assert self._context is not None

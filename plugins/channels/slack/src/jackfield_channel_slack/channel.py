@@ -40,6 +40,7 @@ from jackfield.models import (
     TextUnit,
     Threads,
 )
+from jackfield_channel_kit.claims import Claim, claim
 from jackfield_channel_kit.prompt import PromptBook
 from jackfield_channel_kit.reconnect import supervise
 from jackfield_channel_kit.selfguard import SelfGuard
@@ -86,6 +87,7 @@ class SlackChannel:
         self._names: Names | None = None
         self._inbox: Inbox | None = None
         self._own = SelfGuard()
+        self._claim: Claim | None = None
         self._prompts = PromptBook()
         self._main: asyncio.Task[None] | None = None
         self._preparing = asyncio.Lock()
@@ -104,9 +106,12 @@ class SlackChannel:
         """Read the secrets and connect.
 
         Raises:
-            ConfigError: a secret is not there.
+            ConfigError: a secret is not there, or another instance uses the same token.
         """
         self._api = await self._opened_api(context)
+        token = await self._read(context, self._settings.app_token or self._settings.bot_token)
+        # Slack divides what is written in all workspaces of an app among all its sockets.
+        self._claim = claim("slack", self._instance, token, fix="make an app of its own for this channel")
         self._out = Outgoing(self._api, self._settings.markup, self._own, self._prompts, context.clock)
         self._context = context
         context.report(ChannelStatus(state=ChannelState.STARTING))
@@ -116,6 +121,8 @@ class SlackChannel:
 
     async def stop(self) -> None:
         self._context = None
+        if self._claim is not None:
+            self._claim.release()
         main, self._main = self._main, None
         if main is not None and main is not asyncio.current_task():
             main.cancel()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
 
 from jackfield.api import (
     ActionReply,
@@ -42,6 +40,7 @@ from jackfield.models import (
     TextUnit,
     Threads,
 )
+from jackfield_channel_kit.claims import Claim, claim
 from jackfield_channel_kit.prompt import PromptBook
 from jackfield_channel_kit.reconnect import supervise
 
@@ -70,8 +69,6 @@ log = logging.getLogger(__name__)
 TOAST_SECONDS = 1.0
 """How long a click waits for what the core says to it, before its spinner is taken away without a word."""
 STOP_SECONDS = 1.5
-_TAKEN: WeakValueDictionary[str, TelegramChannel] = WeakValueDictionary()
-"""The running instances of this process by their token's digest: two that poll with one token would rob each other."""
 
 
 class TelegramChannel:
@@ -84,7 +81,7 @@ class TelegramChannel:
         self._context: ChannelContext | None = None
         self._bot: Bot | None = None
         self._sender: Sender | None = None
-        self._digest = ""
+        self._claim: Claim | None = None
         self._hook: Hook | None = None
         self._task: asyncio.Task[None] | None = None
         self._clicks: dict[str, asyncio.Future[str | None]] = {}
@@ -101,18 +98,12 @@ class TelegramChannel:
             ConfigError: a secret is missing, or another instance uses the same token.
         """
         token = await _secret(context, self._settings.token)
-        self._digest = hashlib.sha256(token.encode()).hexdigest()
-        other = _TAKEN.get(self._digest)
-        if other is not None and other is not self:
-            raise ConfigError(
-                f"channel {other._instance} runs with the same token; Telegram gives each message to one of them only",
-                fix="make another bot at @BotFather for this channel",
-            )
         secret = await _secret(context, self._settings.webhook_secret) if self._settings.webhook_secret else ""
         if self._settings.webhook:
             self._check_url(context.route_url())
             check_secret(secret)
-        _TAKEN[self._digest] = self
+        # Telegram gives each message to one of them only.
+        self._claim = claim("telegram", self._instance, token, fix="make another bot at @BotFather for this channel")
         self._context = context
         self._bot = Bot(self._settings.api_url, token, clock=context.clock, pacing=self._settings.pacing)
         self._sender = Sender(self._bot, self._instance, self._prompts, rich=self._settings.rich)
@@ -162,8 +153,8 @@ class TelegramChannel:
         """A webhook stays set: Telegram keeps what comes meanwhile."""
         task, self._task = self._task, None
         self._hook = None
-        if _TAKEN.get(self._digest) is self:
-            del _TAKEN[self._digest]
+        if self._claim is not None:
+            self._claim.release()
         for click in self._clicks.values():
             click.cancel()
         if task is not None and not task.done():
