@@ -25,6 +25,8 @@ class Degraded:
 
 def degrade(message: OutMessage, can: Capabilities) -> Degraded:
     """Rewrite what `can` says the channel does not do.  Text is not cut here."""
+    if message == OutMessage(text=message.text) and can.tables is not Support.NONE:
+        return Degraded(message)  # most messages are plain text, which every channel takes
     lost: list[str] = []
     text = message.text
     card, prompt, files = message.card, message.prompt, message.files

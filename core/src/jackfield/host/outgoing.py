@@ -477,6 +477,8 @@ def message_parts(
             return own
     limit = max(can.text_limit, LEAST_LIMIT) if can.text_limit is not None else None
     chunks = split_text(message.text, limit, can.text_unit)
+    if chunks == [message.text] and not message.files:
+        return [message]
     count = max(1, can.file_max_count)
     batches = [message.files[at : at + count] for at in range(0, len(message.files), count)]
     bare = replace(message, text="", files=(), prompt=None, card=None)

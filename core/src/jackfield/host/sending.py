@@ -76,8 +76,9 @@ class Sender:
             raise Unsupported(f"the ledger's entry can't be read: {problem}") from None
         match content:
             case OutMessage():
-                message = replace(content, plain=plain, maybe_duplicate=part.maybe_duplicate)
-                return await self._message(part, instance, channel, message)
+                if (plain, part.maybe_duplicate) != (content.plain, content.maybe_duplicate):
+                    content = replace(content, plain=plain, maybe_duplicate=part.maybe_duplicate)
+                return await self._message(part, instance, channel, content)
             case EditContent():
                 return await self._edit(part, instance, channel, content, plain)
             case ReactionContent():
