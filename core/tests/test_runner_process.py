@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -240,6 +242,25 @@ async def test_a_kill_before_the_commit_leaves_the_message_to_the_next_runner(tm
         await here.start()
         await here.until(lambda: done(here, row))
         assert here.texts() == ["once"]
+
+
+async def test_a_provider_sees_nothing_that_is_not_claimed_on_the_disk(tmp_path: Path) -> None:
+    """Architecture 5: a prompt is made while its claim is written, but given out only after that."""
+    async with place(tmp_path, limits={"poll": 0.2}) as here:
+        await here.start()
+        first, second = chat("say one"), chat("say two")
+        here.put(first)
+        await here.until(lambda: done(here, first))
+        with closing(sqlite3.connect(here.folder.outbound_db, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM messages_out").fetchone()
+            here.put(second)
+            await here.until(lambda: here.folder.outbound_journal.stat().st_size)  # the claim waits for the reader
+            await here.until(lambda: not here.folder.outbound_journal.stat().st_size)  # and was given up
+            assert len(here.prompts()) == 1
+        await here.until(lambda: done(here, second))
+        assert len(here.prompts()) == 2
+        assert here.texts() == ["one", "two"]
 
 
 async def test_a_kill_after_the_commit_answers_nothing_twice(tmp_path: Path) -> None:

@@ -198,8 +198,10 @@ class RunnerMailbox:
 
     # What the runner writes.
 
-    def claim(self, rows: Sequence[InboundRow], turn: TurnId) -> None:
-        """Say durably that this turn works on these rows."""
+    def claim(
+        self, rows: Sequence[InboundRow], turn: TurnId, *, before_commit: Callable[[], None] = lambda: None
+    ) -> None:
+        """Say durably that this turn works on these rows; `before_commit` is called when only the disk is left."""
         now = self._clock.now()
         self.write(
             acks=[
@@ -212,7 +214,8 @@ class RunnerMailbox:
                     turn=turn,
                 )
                 for row in rows
-            ]
+            ],
+            before_commit=before_commit,
         )
 
     def write(
@@ -224,6 +227,7 @@ class RunnerMailbox:
         keys: Mapping[str, str | None] = _NO_KEYS,
         activity: Sequence[ActivityRow] = (),
         end_drafts_of: TurnId | None = None,
+        before_commit: Callable[[], None] = lambda: None,
     ) -> list[int]:
         """Write all of it in one durable transaction; the numbers of `messages`.
 
@@ -265,6 +269,7 @@ class RunnerMailbox:
                     database.execute(_PUT_KEY, (name, plain(value), now))
             if end_drafts_of is not None:
                 database.execute("DELETE FROM draft WHERE turn = ?", (end_drafts_of,))
+            before_commit()
             return seqs
 
     def put_draft(self, draft: Draft) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jackfield.api import (
     Compacting,
@@ -114,15 +115,24 @@ class Agent:
 
     # ---- what the loop calls
 
-    async def answer(self, taken: Taken) -> None:
-        """See a batch through to its acknowledgements."""
+    async def answer(self, taken: Taken, claim: asyncio.Future[Any]) -> None:
+        """See a batch through to its acknowledgements.
+
+        `claim` is done when the batch is claimed on the disk.  A prompt for an open conversation is made meanwhile;
+        everything else, and the provider above all, waits for it.
+
+        Raises:
+            MailboxError: it could not be claimed, or the mailbox fails.
+        """
         batch = taken.batch
+        if not self._may_prepare(taken):
+            await claim
         if batch.command == "/clear":
             await self._clear(taken)
         elif batch.command == STOP:
             await self.reply(taken, "Nothing is running.")
         elif batch.command is None or batch.command in self.conversation.capabilities.native_commands:
-            await self._take_turn(taken)
+            await self._take_turn(taken, claim)
         elif batch.command == "/compact" and self.conversation.capabilities.compaction:
             await self._compact(taken)
         elif batch.command == "/context":
@@ -132,7 +142,7 @@ class Agent:
         elif batch.command in COMMANDS:
             await self.reply(taken, f"{batch.command} is not available with this agent's engine.")
         else:
-            await self._take_turn(taken)
+            await self._take_turn(taken, claim)
 
     async def hear(self) -> None:
         """Take in what the provider said between turns; a turn that it began by itself is seen through."""
@@ -227,7 +237,17 @@ class Agent:
 
     # ---- turns
 
-    async def _take_turn(self, taken: Taken) -> None:
+    def _may_prepare(self, taken: Taken) -> bool:
+        """Whether making the prompt changes nothing that a failed claim could not take back."""
+        return (
+            taken.batch.command is None
+            and self.conversation.is_open
+            and self._lost is None
+            and self.conversation.system_prompt == self._system_prompt(taken.words, taken.scene.destinations)
+            and not any(isinstance(row.content, TaskContent) for row in taken.batch.rows)
+        )
+
+    async def _take_turn(self, taken: Taken, claim: asyncio.Future[Any]) -> None:
         batch = taken.batch
         printed: dict[str, str] = {}
         if any(isinstance(row.content, TaskContent) and row.content.script for row in batch.rows):
@@ -235,11 +255,17 @@ class Agent:
             if left is None:
                 return
             batch = left
+
+        async def prepare() -> str:
+            prompt = await self._prepare(taken, batch, printed)
+            await claim
+            return prompt
+
         self._turn = turn = Turn(self, taken.turn, taken.scene, batch)
         if self._leaving:
             await turn.leave()
         try:
-            await turn.run(lambda: self._prepare(taken, batch, printed))
+            await turn.run(prepare)
         finally:
             self._turn = None
 

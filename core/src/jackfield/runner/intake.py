@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -119,9 +119,12 @@ class Fence:
         return newest > self._epoch
 
 
-def take(mailbox: RunnerMailbox, now: UnixMs, limit: int, group: Path, *, first: bool) -> Taken | UnixMs | None:
-    """Claim the next batch, for an agent whose files lie in `group`.  Without one: when the next row is due, or None.
+def take(
+    mailbox: RunnerMailbox, now: UnixMs, limit: int, group: Path, *, first: bool, chosen: Callable[[Taken], None]
+) -> UnixMs | None:
+    """Claim the next batch, for an agent whose files lie in `group`; or when the next row is due, if it is known.
 
+    `chosen` gets the batch right before the claim is committed, so that whatever needs no claim is done meanwhile.
     `first` is set once in a runner's life; then what a killed runner left behind is taken over.
     """
     if first:
@@ -130,12 +133,12 @@ def take(mailbox: RunnerMailbox, now: UnixMs, limit: int, group: Path, *, first:
     batch = choose_batch(pending, limit)
     if batch is None:
         return mailbox.next_due(now)
-    turn = TurnId(new_id("trn", now))
-    reach("runner.claim.before")
-    mailbox.claim(batch.all_rows, turn)
-    reach("runner.claim.after")
     more = len(pending) > len(batch.all_rows)
-    return Taken(batch, turn, scene_of(mailbox, batch), group_words(group), more)
+    taken = Taken(batch, TurnId(new_id("trn", now)), scene_of(mailbox, batch), group_words(group), more)
+    reach("runner.claim.before")
+    mailbox.claim(batch.all_rows, taken.turn, before_commit=lambda: chosen(taken))
+    reach("runner.claim.after")
+    return None
 
 
 def take_during(

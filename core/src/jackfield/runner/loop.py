@@ -103,9 +103,14 @@ class Runner:
                 continue
             seen = self._pulse.count
             now = self._clock.now()
+            claim: asyncio.Future[UnixMs | None] | None = None
             try:
-                found = await self._take(now)
+                found, claim = await self._take(now)
+                if isinstance(found, Taken):
+                    await self._see_through(found, claim)
             except MailboxBlocked as problem:
+                if claim is not None and not _failed_with(claim, problem):
+                    raise
                 blocked += 1
                 if blocked > _BLOCKED_TRIES:
                     raise
@@ -117,11 +122,6 @@ class Runner:
                 _LOG.warning("a later runner has this session; this one ends")
                 return
             if isinstance(found, Taken):
-                claimed = asyncio.get_running_loop().call_later(_CLAIM_RING, self._bell.ring)
-                try:
-                    await self._serve(found)
-                finally:
-                    claimed.cancel()
                 idle_since = self._clock.monotonic()
                 calm = not found.more
                 continue
@@ -133,15 +133,35 @@ class Runner:
                 await self._forget_old()
             await self._pulse.wait(seen, self._pause(found, now, idle))
 
-    async def _take(self, now: UnixMs) -> Taken | UnixMs | None:
-        """The next batch, claimed, in one step of the mailbox's thread."""
+    async def _take(self, now: UnixMs) -> tuple[Taken | UnixMs | None, asyncio.Future[UnixMs | None]]:
+        """The next batch in one step of the mailbox's thread, and its claim, which is still on its way to the disk.
+
+        Nothing may follow from the batch but what a failed claim can take back, until the claim is done.
+        """
         first, self._first = self._first, False
         limit, group = self._limits.messages_per_prompt, self._group
+        loop = asyncio.get_running_loop()
+        chosen: asyncio.Future[Taken] = loop.create_future()
 
-        def work(mailbox: RunnerMailbox) -> Taken | UnixMs | None:
-            return _REPLACED if self._fence.superseded() else take(mailbox, now, limit, group, first=first)
+        def choose(taken: Taken) -> None:
+            loop.call_soon_threadsafe(chosen.set_result, taken)
 
-        return await self._mail.run(work)
+        def work(mailbox: RunnerMailbox) -> UnixMs | None:
+            if self._fence.superseded():
+                return _REPLACED
+            return take(mailbox, now, limit, group, first=first, chosen=choose)
+
+        claim = self._mail.begin(work)
+        either: set[asyncio.Future[Any]] = {chosen, claim}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return (chosen if chosen.done() else claim).result(), claim
+
+    async def _see_through(self, taken: Taken, claim: asyncio.Future[UnixMs | None]) -> None:
+        told = asyncio.get_running_loop().call_later(_CLAIM_RING, self._bell.ring)
+        try:
+            await self._serve(taken, claim)
+        finally:
+            told.cancel()
 
     def _pause(self, due: int | None, now: int, idle: float) -> float:
         """How long to wait for the bell: the poll, the next due row, or the idle exit, whichever is first."""
@@ -161,7 +181,9 @@ class Runner:
         except MailboxError as problem:
             _LOG.warning("old rows stay for now: %s", problem)
 
-    async def _serve(self, taken: Taken) -> None:
+    async def _serve(self, taken: Taken, claim: asyncio.Future[UnixMs | None]) -> None:
+        if self._loaded() is None:
+            await claim  # there is nothing to do meanwhile
         try:
             agent = await self._agent()
         except PluginBroken as broken:
@@ -170,7 +192,7 @@ class Runner:
         if agent is None:
             await self._acknowledge(taken, AckStatus.RELEASED)
             return
-        await self._watch(agent, asyncio.create_task(agent.answer(taken), name="turn"))
+        await self._watch(agent, asyncio.create_task(agent.answer(taken, claim), name="turn"))
 
     async def _watch(self, agent: Agent, work: asyncio.Task[None]) -> None:
         """See the work through, and hurry it when the runner is told to stop."""
@@ -282,3 +304,7 @@ class Runner:
         await self._bell.close()
         await self._heartbeat.close()
         await self._mail.close()
+
+
+def _failed_with(work: asyncio.Future[Any], problem: Exception) -> bool:
+    return work.done() and not work.cancelled() and work.exception() is problem

@@ -54,7 +54,11 @@ class MailRoom:
 
         Once begun it is finished, even when the caller is cancelled meanwhile.
         """
-        return await self._hand_in(lambda: self._do(work))
+        return await self.begin(work)
+
+    def begin(self, work: Callable[[RunnerMailbox], T]) -> asyncio.Future[T]:
+        """Have the work done; its result or failure comes later."""
+        return self._hand_in(lambda: self._do(work))
 
     def post(self, what: str, work: Callable[[RunnerMailbox], object]) -> None:
         """Have the work done in its turn, without waiting; a failure is logged and counted."""
