@@ -7,9 +7,11 @@ import hashlib
 import io
 import json
 import os
+import sqlite3
 import stat
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from jackfield.errors import (
     NotRolledBack,
     RolledBack,
     StoreNewer,
+    UsageError,
     VerificationFailed,
 )
 from jackfield.host.archive import home, swapping
@@ -184,6 +187,9 @@ GOOD = member("state.db", b"data")
         ([GOOD], listing(GOOD, format="1")),
         ([GOOD], listing(GOOD, files=[{"path": "state.db"}])),
         ([GOOD], listing(GOOD, kind="group")),
+        ([GOOD], listing(GOOD, fresh_outboxes=["../../etc"])),
+        ([GOOD], listing(GOOD, fresh_outboxes=["sessions/a/b"])),
+        ([GOOD, member("groups"), member("groups/x")], listing(GOOD, member("groups"), member("groups/x"))),
     ],
 )
 def test_an_archive_that_is_not_what_it_says_is_refused(
@@ -209,6 +215,27 @@ def test_a_missing_file_and_one_of_another_kind_are_told_apart(tmp_path: Path) -
     (tmp_path / "text").write_text("hello, this is no archive at all")
     with pytest.raises(VerificationFailed, match="none"):
         verify(tmp_path / "text", "home", limit=LIMIT)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="no regular file"):
+        verify(tmp_path / "pipe", "home", limit=LIMIT)
+
+
+def _other_database() -> bytes:
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute("CREATE TABLE deliveries (state)")
+        return db.serialize()
+
+
+@pytest.mark.parametrize("store", [None, b"", b"no database at all" * 100, _other_database()])
+def test_a_backup_without_a_store_of_ours_is_refused_and_nothing_is_touched(
+    tmp_path: Path, store: bytes | None
+) -> None:
+    """Its hashes are right, so this shows only when it is prepared for the host."""
+    members = [] if store is None else [member("state.db", store)]
+    path = forged(tmp_path / "f.tar.gz", members, listing(*members))
+    with pytest.raises(VerificationFailed, match=r"state\.db"):
+        home.restore(path, Home(tmp_path / "new" / "home"))
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 @pytest.fixture(scope="module")

@@ -203,6 +203,11 @@ def compare(manifest: Manifest, seen: Mapping[str, tuple[int, str]], folders: It
         raise _bad("lists a file twice")
     for name in (*listed, *manifest.folders):
         check_name(name, manifest.kind)
+    if wrong := sorted({name for name in manifest.fresh_outboxes if not _is_session(name, manifest)}):
+        raise _bad(f"names {wrong[0]!r}, which is no conversation in it")
+    for name in (*listed, *manifest.folders):
+        if parent := next((above for above in _above(name) if above in listed), None):
+            raise _bad(f"lists {parent!r} as a file and as a folder")
     for what, names in (
         ("lacks", listed.keys() - seen.keys()),
         ("holds something that it does not list:", seen.keys() - listed.keys()),
@@ -215,3 +220,13 @@ def compare(manifest: Manifest, seen: Mapping[str, tuple[int, str]], folders: It
         if found != listed[name]:
             raise VerificationFailed(f"{name!r} in the archive is damaged: it differs from what the manifest says",
                                      fix="use another backup")  # fmt: skip
+
+
+def _is_session(name: str, manifest: Manifest) -> bool:
+    return name in manifest.folders and name.startswith("sessions/") and name.count("/") == 2
+
+
+def _above(name: str) -> Iterable[str]:
+    """The folders that it lies in."""
+    parts = name.split("/")
+    return ("/".join(parts[:count]) for count in range(1, len(parts)))

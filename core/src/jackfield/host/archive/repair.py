@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jackfield.clock import UnixMs
-from jackfield.errors import StoreError
+from jackfield.errors import JackfieldError, StoreError, VerificationFailed
 from jackfield.host.archive.manifest import Manifest
 from jackfield.ids import new_id
 from jackfield.mailbox import SessionFolder
 from jackfield.mailbox.host import begin_above
-from jackfield.store.faults import translated
+from jackfield.store.faults import primary_code, translated
 
 __all__ = ["Repaired", "repair"]
 
@@ -28,6 +28,7 @@ HOST_LIVES = 1000
 """By how much the host's epoch is raised: the old home may have gone through that many lives since the backup."""
 GAP = 1000
 """By how much the numbers of an outbox that begins anew lie above those that were used."""
+_OF_THE_FILE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT)
 _OPEN = "('pending', 'sending', 'retrying', 'waiting')"
 
 
@@ -50,14 +51,14 @@ def repair(home: Path, manifest: Manifest, *, now: UnixMs) -> Repaired:
     """Prepare an unpacked home.
 
     Raises:
-        StoreError: its `state.db` can't be used.
-        MailboxError: a session's mailbox can't be written.
+        VerificationFailed: its `state.db`, or a session's mailbox, is none.
+        StoreError, MailboxError: they can't be read or written now.
     """
     path = home / "state.db"
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
             if db.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
-                raise StoreError(f"{path} is damaged inside a sound archive", fix="use another backup")
+                raise VerificationFailed("state.db is damaged inside a sound archive", fix="use another backup")
             db.execute("PRAGMA synchronous = FULL")
             db.execute("BEGIN IMMEDIATE")
             maybe_sent = _doubt(db, now)
@@ -69,14 +70,17 @@ def repair(home: Path, manifest: Manifest, *, now: UnixMs) -> Repaired:
             ) + _count(db, "SELECT count(*) FROM events WHERE state = 'received'")
             db.execute("COMMIT")
     except sqlite3.Error as problem:
-        raise translated(problem, path) from problem
+        raise _refused(problem, path) from problem
     for name in manifest.folders:
         if name.startswith("sessions/") and name.count("/") == 2:
             SessionFolder(home / name).create()  # the files that no backup holds, like the heartbeat
     for name, (floor, ended) in zip(manifest.fresh_outboxes, floors, strict=True):
         folder = SessionFolder(home / name)
-        begin_above(folder, floor)
-        _settle(folder, ended)
+        try:
+            begin_above(folder, floor)
+            _settle(folder, ended)
+        except sqlite3.Error as problem:
+            raise _refused(problem, folder.inbound_db) from problem
     return Repaired(
         sessions=active,
         open_messages=open_messages,
@@ -84,6 +88,14 @@ def repair(home: Path, manifest: Manifest, *, now: UnixMs) -> Repaired:
         fresh_outboxes=len(floors),
         install=install,
     )
+
+
+def _refused(problem: sqlite3.Error, path: Path) -> JackfieldError:
+    """The disk's fault, or that of whoever made the archive: what a host has written holds the tables that it knows."""
+    if primary_code(problem) in _OF_THE_FILE:
+        return VerificationFailed(f"{path.name} in the archive can't be used: {problem}", fix="use another backup")
+    found = translated(problem, path)
+    return found if isinstance(found, JackfieldError) else StoreError(f"{path} could not be used: {problem}")
 
 
 def _doubt(db: sqlite3.Connection, now: UnixMs) -> int:

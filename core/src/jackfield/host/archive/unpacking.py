@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,12 +39,15 @@ def verify(path: Path, kind: Kind, *, limit: int, moved: Callable[[int], None] =
     folders: set[str] = set()
     body: bytes | None = None
     try:
-        file = path.open("rb")
+        # Without waiting: nobody may ever write into a named pipe.
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     except FileNotFoundError:
         raise NotFound(f"there is no file {path}") from None
     except OSError as problem:
         raise UsageError(f"{path} can't be read: {problem.strerror}") from None
     with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UsageError(f"{path} is no regular file, and is read twice", fix="copy it into a file first")
         for member in members(file, limit=limit):
             if body is not None:
                 raise VerificationFailed(f"the archive goes on after its {MANIFEST}", fix="use another backup")
