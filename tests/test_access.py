@@ -102,13 +102,20 @@ def test_a_channel_cannot_claim_that_its_sender_is_the_operator(exchange: Exchan
 
 
 def test_what_bots_write_starts_no_turn(exchange: Exchange) -> None:
+    """C228: nor does their answer to us, however often it comes; C232: nor a bridge's copy from another chat."""
     exchange.join("bots")
-    bot = exchange.say("bots", "beep", sender="robot", is_bot=True)
+    exchange.join("bridged")
+    exchange.say("bridged", "hi")
+    exchange.wait_sent("bridged", 1)
+    for _ in range(20):
+        exchange.say("bots", "beep", sender="robot", is_bot=True, addressed="reply")
+    exchange.say("bots", "[bridged] ann: hi", sender="bridge", is_bot=True)
     exchange.wait_for(
-        lambda: exchange.query(f"SELECT state, reason FROM events WHERE dedupe_key = '{bot}'") == [("ignored", "bot")],
-        "the event's end",
+        lambda: exchange.query("SELECT COUNT(*) FROM events WHERE state = 'ignored' AND reason = 'bot'") == [(21,)],
+        "the events' ends",
     )
-    assert exchange.state_of("bots") == []
+    assert exchange.state_of("bots") == [] and exchange.texts("bots") == []
+    assert exchange.texts("bridged") == ["You said: hi"]
 
 
 def test_a_message_of_its_own_that_comes_back_starts_no_turn(exchange: Exchange) -> None:
