@@ -290,10 +290,11 @@ class ChannelDirectory:
         await self._wait_for(self._starting.values())
 
     async def reload(self, sink: EventSink) -> None:
-        """Stop what is gone or changed, start what is new."""
+        """Stop what is gone or changed, start what is new; and again what gave up: its secret may be another now."""
         wanted = {name: section for name, section in self._hub.configuration.channels.items() if section.enabled}
         for name, instance in list(self._instances.items()):
-            if wanted.get(name) != instance.section or (instance.serves and self.ingress.outdated):
+            changed = wanted.get(name) != instance.section or (instance.serves and self.ingress.outdated)
+            if changed or instance.status.state in (ChannelState.AUTH_FAILED, ChannelState.FAILED):
                 await self._end(name)
         await self.ingress.close_if_unused()
         fresh = [name for name in wanted if name not in self._instances]
