@@ -544,8 +544,12 @@ def test_an_agent_moves_to_another_home_with_what_it_knows(make_exchange: MakeEx
     wired = next(one for one in shown["wirings"] if one["chat"] == "postbox:box:c")
     assert (wired["engage"], wired["priority"]) == ("mention", 3)
     assert not (other.home.groups / "bea" / "wirings.json").exists()
+    before = other.run("chat", "bea", "-m", "hello", "--timeout", "30", check=False)
+    assert "nobody has accepted it yet" in before.stdout + before.stderr
+    assert "You said" not in before.stdout
     other.run("group", "accept", "bea")
     assert other.op("group.show", name="bea")["accepted"] is True
+    assert "You said: hello" in other.run("chat", "bea", "-m", "hello").stdout
 
     exchange.run("group", "export", "andy", str(path), "--workspace")
     told = other.json("group", "import", str(path), "--as", "cleo")

@@ -14,17 +14,20 @@ from jackfield.api import GroupPlace, Isolation, LaunchSpec, Limits, Runtime, Ru
 from jackfield.config import AgentSettings, Configuration
 from jackfield.errors import ConfigError, JackfieldError, NotFound, PluginBroken, RuntimeFailed
 from jackfield.host import instructions
-from jackfield.host.hub import Hub
+from jackfield.host.hub import Hub, accepted_key
 from jackfield.host.settings_of import validated
 from jackfield.ids import SessionId
 from jackfield.mailbox import HostBell
 from jackfield.models import MAILBOX_FORMAT, RUNNER_PROTOCOL, Address, AgentGroup, Destination, RunnerSpec, Session
 from jackfield.plugins import Kind
-from jackfield.store import chats, groups, sessions, wirings
+from jackfield.store import chats, groups, notes, sessions, wirings
 
-__all__ = ["Launched", "Launcher", "Refused"]
+__all__ = ["IMPORTED", "Launched", "Launcher", "Refused"]
 
 log = logging.getLogger(__name__)
+
+IMPORTED = "imported"
+"""Where the digest of an accepted `agent.toml` stands, for one that came from elsewhere: no file has that one."""
 
 
 class Refused(JackfieldError):
@@ -269,7 +272,13 @@ class Launcher:
             )
 
     async def _accept_or_refuse(self, group: AgentGroup, runtime: Runtime) -> None:
-        """A changed `agent.toml` is the operator's where no agent can write it; else they must say so."""
+        """A changed `agent.toml` is the operator's where no agent can write it; else they must say so.  So they must of
+        one that came from another home."""
+        if await self._hub.store.read(notes.get, accepted_key(group)) == IMPORTED:
+            raise Refused(
+                f"groups/{group.folder}/agent.toml was imported, and nobody has accepted it yet",
+                fix=f"look at it, then `jackfield group accept {group.folder}`",
+            )
         if (await runtime.check()).isolation is Isolation.NONE:
             raise Refused(
                 f"groups/{group.folder}/agent.toml was changed, and an agent that is not isolated could have done it",

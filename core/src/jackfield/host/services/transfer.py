@@ -7,6 +7,7 @@ from typing import Any
 
 from jackfield.errors import Conflict
 from jackfield.host.hub import accepted_key
+from jackfield.host.launching import IMPORTED
 from jackfield.host.services.context import Args, ServiceContext, operation
 from jackfield.host.services.entities import add_group
 from jackfield.host.services.shapes import group_json
@@ -15,9 +16,6 @@ from jackfield.models import AgentGroup, valid_folder
 from jackfield.store import groups, notes
 
 __all__: list[str] = []
-
-NOBODY = "imported"
-"""Where the digest of the accepted `agent.toml` stands: no file has that one."""
 
 
 @operation("group.import")
@@ -33,7 +31,7 @@ async def group_import(context: ServiceContext, args: Args) -> dict[str, Any]:
         if groups.agent_group_by_folder(db, folder) is not None:
             raise Conflict(f"there is an agent group {folder!r} already", fix="choose another name with --as")
         add_group(db, group)
-        notes.set(db, accepted_key(group), NOBODY)
+        notes.set(db, accepted_key(group), IMPORTED)
 
     await context.hub.store.write(add)
     return group_json(group)
