@@ -339,13 +339,13 @@ def next_steps() -> None:
         f"{program} chat": "talk to it",
         f"{program} plugin list": "see which providers and channels are installed",
         f"{program} group set {FOLDER} provider NAME": "a real model: as soon as its provider plugin is installed",
-        f"{program} channel add TYPE": "a real channel: as soon as its plugin is installed",
+        f"{program} channel setup TYPE": "a real channel: as soon as its plugin is installed",
         f"{program} wire CHAT {FOLDER}": f"and {AGENT} answers in that chat",
     }
     longest = max(map(len, steps))
     for command, meaning in steps.items():
         print(f"  {command.ljust(longest)}   {meaning}")
-    print("This release brings the mock provider and the terminal; docs/plugins/writing.md shows how to add others.")
+    print("docs/operators/start.md goes on from here; docs/plugins/writing.md is for those who write plugins.")
 
 
 if __name__ == "__main__":

@@ -205,7 +205,8 @@ REFUSED: dict[tuple[str, ...], str] = {
     ("--set", "server"): "KEY=VALUE",
     ("--set", "sever=/x"): "server",
     ("--set", "type=other"): "type",
-    (): "server",
+    (): "server: it is needed",
+    ("--secret", "key=-", "--secret", "other=-"): "of 2 secrets 1 came from standard input",
     ("--set", "server=/x", "--set", "key=nowhere"): "nowhere",
 }
 
@@ -258,7 +259,13 @@ def test_a_person_is_shown_the_consoles_steps_and_asked_for_what_is_needed(keyed
             heard += data
 
     try:
-        until(b"console.invalid", b"1. Make an app.", b"name: keyed-app", b"The key of the app.", b"key: ")
+        until(
+            b"console.invalid",
+            b"1. Make an app.",
+            b"name: keyed-app",
+            b"The key of the app.",
+            b"key, the secret itself: ",
+        )
         os.write(ours, b"right\n")
         until(b"The folder that is the platform.", b"server: ")
         os.write(ours, f"{platform(keyed)}\n".encode())

@@ -75,6 +75,10 @@ def test_every_command_can_be_imported_and_explains_itself(name: str, capsys: py
     assert main([name, "--help"]) == 0
     assert "Usage: jackfield" in capsys.readouterr().out
     assert main(["help", name]) == 0
+    rows = [row for row in capsys.readouterr().out.splitlines() if row.startswith("  ")]
+    assert not [row for row in rows if row.endswith("...")], "what a list says of a command is not cut off"
+    assert main(["help", name, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["help"].startswith("Usage: jackfield")
 
 
 @pytest.mark.parametrize("alias", [alias for entry in app.ENTRIES.values() for alias in entry.aliases])
@@ -96,6 +100,8 @@ def test_a_slip_in_a_command_is_answered_with_the_likely_one(capsys: pytest.Capt
     assert capsys.readouterr().err.startswith("Usage: jackfield group")
     assert main(["help", "sesion"]) == 3
     assert "did you mean 'session'?" in capsys.readouterr().err
+    assert main(["completion"]) == 2
+    assert "Choose from: bash, zsh, fish\n" in capsys.readouterr().err
 
 
 def test_the_table_of_exit_codes_is_that_of_the_errors(capsys: pytest.CaptureFixture[str]) -> None:

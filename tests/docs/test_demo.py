@@ -47,7 +47,7 @@ def test_without_a_terminal_it_plays_the_conversation_and_leaves_nothing(tmp_pat
         "all completed;",
         "Next, in a home of your own:",
         "group set andy provider NAME",
-        "channel add TYPE",
+        "channel setup TYPE",
     ):
         assert said in done.stdout
     assert list((tmp_path / "tmp").iterdir()) == []

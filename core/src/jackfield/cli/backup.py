@@ -191,8 +191,8 @@ def _tell_restore(done: Restored, dry_run: bool) -> None:
     if repaired.fresh_outboxes:
         warn(f"{repaired.fresh_outboxes} conversations lost what their agents had written and nobody had read yet")
     if not manifest.secrets and (secrets := _secrets_of(manifest)):
-        where = f"from {done.aside}" if done.aside else "from where you keep your copy"
-        say(f"{secrets} not in the backup: put a copy back {where} before `jackfield up`.")
+        where = f"a copy from {done.aside}" if done.aside else "the copy that you keep elsewhere"
+        say(f"{secrets} not in the backup: put back {where} before `jackfield up`.")
 
 
 def _secrets_of(manifest: Manifest) -> str:

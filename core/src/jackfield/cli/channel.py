@@ -37,7 +37,7 @@ def list_channels() -> None:
         return
     columns = {"name": "NAME", "type": "TYPE", "enabled": "ENABLED", "state": "STATE", "detail": "DETAIL"}
     output.table(
-        found, columns, empty="There is no channel.  Add one with `jackfield channel add TYPE`.", wide="detail"
+        found, columns, empty="There is no channel.  Add one with `jackfield channel setup TYPE`.", wide="detail"
     )
 
 
@@ -86,7 +86,8 @@ def set_chat(chat: str, policy: str | None, name: str | None) -> None:
     result = call("chat.set", chat=chat, policy=policy, name=name)
     if emit(result):
         return
-    say(f"{line(result['address'])}: policy {result['policy']}, name {output.text_of(result.get('name'))}")
+    called = f", name {line(result['name'])}" if result.get("name") else ""
+    say(f"{line(result['address'])}: policy {result['policy']}{called}")
 
 
 @channel.command("add")

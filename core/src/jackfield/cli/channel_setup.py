@@ -123,7 +123,7 @@ def _begin(state: State, type_name: str, instance: str) -> tuple[Plan, PluginInf
 
 def _show_steps(info: PluginInfo | None, plan: Plan) -> None:
     manifest = plan.manifest
-    if manifest is None:
+    if manifest is None or not (manifest.setup_url or manifest.setup_steps or manifest.setup_file or manifest.docs):
         return
     say(printable.line(manifest.title), bold=True)
     if manifest.setup_url:
@@ -164,14 +164,14 @@ def _take_options(plan: Plan, texts: Sequence[str], given: Sequence[str], taken:
         if key in said:
             raise UsageError(f"{key} is not a setting of the channel", fix=f"leave {key} out")
     plan.values.update(values_from_texts(plan.kind.settings, said))
-    lines = _lines(len(given))
-    for word, line in zip(given, lines, strict=False):
-        key, value = _pair(word, "--secret", "KEY=-")
+    piped = [_pair(word, "--secret", "KEY=-") for word in given]
+    for key, value in piped:
         if value != "-":
             raise UsageError(
                 "a secret on a command line can be seen by others",
                 fix=f"pipe it: --secret {key}=-, or name a variable: --secret-env {key}=VARIABLE",
             )
+    for (key, _), line in zip(piped, _lines(len(piped)), strict=False):
         _take_secret(plan, key, line)
     for word in taken:
         key, variable = _pair(word, "--secret-env", "KEY=VARIABLE")
@@ -194,7 +194,8 @@ def _lines(count: int) -> list[str]:
     text = sys.stdin.read()
     lines = [text.rstrip("\r\n")] if count == 1 else text.splitlines()
     if len(lines) < count or not all(lines[:count]):
-        raise UsageError(f"{count} secrets were to come from standard input, {len(lines)} came", fix="a line for each")
+        came = len([one for one in lines if one])
+        raise UsageError(f"of {count} secrets {came} came from standard input", fix="pipe all in, a line for each")
     return lines
 
 
@@ -247,7 +248,11 @@ def _ask_secret(plan: Plan, question: Question) -> None:
     hint = f"Enter: keep the one in the {there}" if there else "" if question.required else "Enter: none"
     while True:
         value = click.prompt(
-            f"{question.key}{f' ({hint})' if hint else ''}", default="", show_default=False, hide_input=True, err=True
+            f"{question.key}, the secret itself{f' ({hint})' if hint else ''}",
+            default="",
+            show_default=False,
+            hide_input=True,
+            err=True,
         ).strip()
         if value:
             _name_secret(plan, question, value)

@@ -62,7 +62,7 @@ def _report_click(state: State, error: click.ClickException) -> int:
         error.show()
         return error.exit_code
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "jackfield"
-    known = UsageError(error.format_message(), fix=f"`{path} --help` shows how it is used")
+    known = UsageError(" ".join(error.format_message().split()), fix=f"`{path} --help` shows how it is used")
     report(state, known)
     return error.exit_code
 

@@ -39,7 +39,9 @@ def help_command(context: click.Context, words: tuple[str, ...]) -> None:
                 )
             command, path = found, f"{path} {word}"
             shown = click.Context(command, info_name=word, parent=shown)
-        click.echo(command.get_help(shown))
+        text = command.get_help(shown)
+        if not emit({"command": path, "help": text}):
+            click.echo(text)
 
 
 def _exit_codes() -> None:

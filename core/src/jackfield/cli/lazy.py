@@ -106,6 +106,10 @@ class Command(click.Command):
         taken = {option for parameter in self.params for option in parameter.opts}
         self.params.extend(one for one in shared_options(hidden=True) if not taken.intersection(one.opts))
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The whole first sentence: lists break it over lines, and cut nothing off."""
+        return super().get_short_help_str(limit=1000)
+
 
 class Group(click.Group):
     """A group of our own commands: near names are offered, and plural spellings work."""

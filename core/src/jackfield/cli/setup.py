@@ -67,7 +67,7 @@ def init(name: str, folder: str | None, provider: str) -> None:
         f"jackfield{option} chat": f"talk to {line(name)}",
         f"$EDITOR {home.groups / folder / 'AGENTS.md'}": f"tell {line(name)} who it is",
         f"jackfield{option} group set {folder} provider NAME": "give it a real model (see `jackfield plugin list`)",
-        f"jackfield{option} channel add TYPE": "let it be reached from a chat platform",
+        f"jackfield{option} channel setup TYPE": "let it be reached from a chat platform",
     }
     longest = max(map(len, steps))
     for command, meaning in steps.items():

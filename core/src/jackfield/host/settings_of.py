@@ -23,5 +23,9 @@ def validated(model: type[Any] | None, values: Mapping[str, Any], where: str) ->
     try:
         return model.model_validate(dict(values))
     except ValidationError as problem:
-        lines = [f"{'.'.join(map(str, error['loc'])) or 'settings'}: {error['msg']}" for error in problem.errors()]
+        lines = [f"{'.'.join(map(str, error['loc'])) or 'settings'}: {_said(error)}" for error in problem.errors()]
         raise ConfigError(f"{where} can't be used: " + "; ".join(lines), fix="correct it in jackfield.toml") from None
+
+
+def _said(error: Mapping[str, Any]) -> str:
+    return "it is needed" if error["type"] == "missing" else str(error["msg"]).removeprefix("Value error, ")
