@@ -248,9 +248,9 @@ def heads(db: sqlite3.Connection) -> dict[str, tuple[int, int | None]]:
 def test_adding_with_start_begins_the_first_part_only(db: sqlite3.Connection) -> None:
     rows = [part(1, 1, 2), part(1, 2, 2), part(3, address=OTHER)]
     added = deliveries.add(db, rows, start=True, now=NOW)
-    assert added == ([rows[0].id, rows[2].id], [str(CHAT), str(OTHER)])
-    begun = deliveries.delivery(db, rows[0].id)
-    assert begun == replace(rows[0], state=State.SENDING, attempts=1, first_try_at=NOW)
+    assert added.destinations == [str(CHAT), str(OTHER)]
+    assert added.started == [deliveries.delivery(db, rows[0].id), deliveries.delivery(db, rows[2].id)]
+    assert added.started[0] == replace(rows[0], state=State.SENDING, attempts=1, first_try_at=NOW)
     assert deliveries.delivery(db, rows[1].id) == rows[1]
     assert heads(db) == {str(CHAT): (1, None), str(OTHER): (3, None)}
 
@@ -279,7 +279,7 @@ def test_parts_that_arrive_with_an_end_hold_up_nobody(db: sqlite3.Connection) ->
     blocked = part(1, state=State.BLOCKED, reason="guard")
     fine, failed = part(3), part(5, state=State.FAILED, reason="no file")
     added = deliveries.add(db, [blocked, fine, failed], start=True, now=NOW)
-    assert added == ([fine.id], [str(CHAT)])
+    assert ([begun.id for begun in added.started], added.destinations) == ([fine.id], [str(CHAT)])
     assert deliveries.delivery(db, blocked.id) == blocked
     assert deliveries.sent(db, fine.id, ["1"], State.SENT, NOW) is None
 

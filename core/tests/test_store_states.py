@@ -138,10 +138,10 @@ class Parts(Machine):
         added = deliveries.add(self.db, rows, start=start, now=self.now)
         free = {destination for destination, head in before.items() if head is None}
         assert len(added.started) == (len(free) if start and state in OPEN else 0)
-        for id in added.started:
-            part = self.part(id)
+        for part in added.started:
+            assert part == self.part(part.id)
             assert part.state is DeliveryState.SENDING and part.attempts == 1
-            assert self.oldest(str(part.address)) == id
+            assert self.oldest(str(part.address)) == part.id
         again = deliveries.add(self.db, rows, start=start, now=self.now)
         assert again.started == []
         return rows[0].id

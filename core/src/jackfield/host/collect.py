@@ -73,7 +73,7 @@ class _Reading:
 class _Outcome:
     """What one batch changed, for the work after the commit."""
 
-    destinations: list[str] = field(default_factory=list)
+    added: deliveries.Added = field(default_factory=lambda: deliveries.Added([], []))
     ended: list[tuple[Ack, str]] = field(default_factory=list)
     early: set[InboundId] = field(default_factory=set)
     later: bool = False
@@ -249,7 +249,7 @@ class Collector:
         )
         reach("host.collect.after_commit")
         reading.cursor = ahead
-        self._delivery.kick(outcome.destinations)
+        self._delivery.begin(outcome.added)
         for row in actions:
             self._hub.spawn(self._on_action(session, reading.group, row), f"action {session.id}")
         await self._follow_up(reading, batch.acks, outcome)
@@ -317,7 +317,7 @@ def _record(
 ) -> _Outcome:
     """The one transaction."""
     outcome = _Outcome(scope_key=scope_key)
-    outcome.destinations = deliveries.add(db, parts, start=True, now=now).destinations
+    outcome.added = deliveries.add(db, parts, start=True, now=now)
     for ack in acks:
         _apply_ack(db, session, ack, now, outcome)
     if acks:

@@ -122,6 +122,13 @@ class Delivery:
 
     # ---- sending
 
+    def begin(self, added: deliveries.Added) -> None:
+        """These parts were recorded just now; some of them as being sent."""
+        first = {str(part.address): part for part in added.started}
+        for destination in added.destinations:
+            if not self._workers.deaf(destination):
+                self._workers.kick(destination, first.get(destination))
+
     def kick(self, destinations: Iterable[str]) -> None:
         """Something new is recorded for these."""
         for destination in destinations:

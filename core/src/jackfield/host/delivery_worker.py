@@ -110,15 +110,15 @@ class Workers:
     def deaf(self, destination: str) -> bool:
         return destination in self._deaf
 
-    def kick(self, destination: str) -> None:
-        """See whether something can be sent there."""
+    def kick(self, destination: str, first: Delivery | None = None) -> None:
+        """See whether something can be sent there; `first` is its oldest part, if that was recorded just now."""
         if self.closing:
             return
         if destination in self._tasks:
             self._again.add(destination)
             return
         self.troubled.discard(destination)
-        self._tasks[destination] = self._hub.spawn(self._run(destination), f"deliver {destination}")
+        self._tasks[destination] = self._hub.spawn(self._run(destination, first), f"deliver {destination}")
 
     def listening(self, prefix: str) -> None:
         """A channel began anew: whoever was deaf there may hear again."""
@@ -160,11 +160,12 @@ class Workers:
 
     # ---- one destination
 
-    async def _run(self, destination: str) -> None:
+    async def _run(self, destination: str, first: Delivery | None) -> None:
         try:
             while not self.closing:
                 self._again.discard(destination)
-                await self._drain(destination)
+                await self._drain(destination, first)
+                first = None
                 if destination not in self._again:
                     break
         except JackfieldError as problem:
@@ -182,9 +183,9 @@ class Workers:
             del self._tasks[destination]
             self._on_settled()
 
-    async def _drain(self, destination: str) -> None:
+    async def _drain(self, destination: str, first: Delivery | None) -> None:
         clock, store = self._hub.clock, self._hub.store
-        part = store.peek(deliveries.next_for, destination, clock.now())
+        part = first or store.peek(deliveries.next_for, destination, clock.now())
         paced: DeliveryId | None = None
         while part is not None and not self.closing:
             now = clock.now()

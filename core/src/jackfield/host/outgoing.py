@@ -93,7 +93,6 @@ class Planned:
 class _Facts:
     allowed: bool
     is_group: bool
-    reply_ids: tuple[str, ...]
 
 
 class Planner:
@@ -124,7 +123,7 @@ class Planner:
     async def _plan(
         self, session: Session, group: AgentGroup, row: OutboundRow, address: Address, now: UnixMs
     ) -> Planned:
-        facts = self._hub.store.peek(_facts, session, group, address, row)
+        facts = self._hub.store.peek(_facts, session, group, address)
         if not facts.allowed:
             raise Refusal(
                 DeliveryState.BLOCKED,
@@ -230,8 +229,10 @@ class Planner:
             await self._ask(session, row, message.prompt, address, now)
         message, more = await self._shortened(session, row, message, can if channel is not None else None)
         notes += more
-        if facts.reply_ids and (facts.is_group or can.threads is Threads.REPLY_CHAIN):
-            message = replace(message, reply_to=MessageRef(address, facts.reply_ids))
+        if row.in_reply_to is not None and (facts.is_group or can.threads is Threads.REPLY_CHAIN):
+            ids = self._hub.store.peek(ids_of_inbound, session, address, row.in_reply_to)
+            if ids:
+                message = replace(message, reply_to=MessageRef(address, ids))
         if channel is None:
             # The channel is not made yet, so nobody knows what it can: the sender cuts the message when it is.
             whole = self._entry(session, row, address, dumps(message), 1, 1, now)
@@ -366,14 +367,11 @@ def _home(db: sqlite3.Connection, session: Session) -> Address | None:
     return chat.address if chat is not None else None
 
 
-def _facts(db: sqlite3.Connection, session: Session, group: AgentGroup, address: Address, row: OutboundRow) -> _Facts:
+def _facts(db: sqlite3.Connection, session: Session, group: AgentGroup, address: Address) -> _Facts:
     chat = chats.messaging_group_at(db, address.chat)
     own = chat is not None and chat.id == session.messaging_group_id
     allowed = own or wirings.may_send(db, group.id, address)
-    reply_ids: tuple[str, ...] = ()
-    if allowed and chat is not None and row.in_reply_to is not None:
-        reply_ids = ids_of_inbound(db, session, address, row.in_reply_to)
-    return _Facts(allowed, chat is not None and chat.is_group, reply_ids)
+    return _Facts(allowed, chat is not None and chat.is_group)
 
 
 def ids_of_inbound(

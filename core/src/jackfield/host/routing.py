@@ -112,7 +112,7 @@ def _facts(db: sqlite3.Connection, event: MessageReceived, sender: UserId | None
             Wired(
                 wiring=wiring,
                 group=group,
-                sticky=wirings.is_stuck(db, wiring.id, address.thread_id, now),
+                sticky=event.is_group and wirings.is_stuck(db, wiring.id, address.thread_id, now),
                 is_member=sender is not None and people.is_member(db, group.id, sender),
                 key=key,
                 session=sessions.active_session(db, group.id, key.key),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -70,7 +71,7 @@ _OPEN = "state IN ('pending', 'sending', 'retrying', 'waiting')"
 class Added(NamedTuple):
     """What `add` did: the parts whose sending begins with this transaction, and whose workers to wake."""
 
-    started: list[DeliveryId]
+    started: list[Delivery]
     destinations: list[str]
 
 
@@ -111,7 +112,7 @@ def add(db: sqlite3.Connection, rows: Sequence[Delivery], *, start: bool, now: U
     attempt: the intent is recorded by the very transaction that enters it.  Parts that arrive with an end (blocked,
     failed) are kept as they are and hold up nobody.
     """
-    started: list[DeliveryId] = []
+    started: list[Delivery] = []
     touched: dict[str, bool] = {}  # whether the destination's head is a part that was here before
     for row in rows:
         destination = str(row.address)
@@ -158,7 +159,7 @@ def add(db: sqlite3.Connection, rows: Sequence[Delivery], *, start: bool, now: U
         if done.rowcount == 1 and state not in ENDS:
             touched[destination] = True
             if begins:
-                started.append(row.id)
+                started.append(replace(row, state=state, attempts=attempts, first_try_at=first_try_at))
     return Added(started, list(touched))
 
 
