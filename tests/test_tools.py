@@ -144,16 +144,18 @@ def test_a_file_that_somebody_sends_can_be_read_by_the_agent(exchange: Exchange,
 
 
 def test_a_received_name_that_is_a_path_stays_below_the_inbox(exchange: Exchange, tmp_path: Path) -> None:
-    """messaging.md 2.7, appendix D.25."""
+    """C065; messaging.md 2.7, appendix D.25.  Alone and together; files of equal names don't overwrite each other."""
     given = tmp_path / "given.txt"
     given.write_bytes(b"harmless")
     exchange.join("names")
     names = ["../../../evil", "/etc/cron.d/evil", "..", "a\\..\\evil", "evil\x00.txt", "e" * 400 + "evil"]
-    for number, name in enumerate(names, 1):
-        exchange.say("names", "look", files=[{"name": name, "path": str(given)}])
+    names += ["CON", ".", "", "rep\u202egnp.exe", "a.txt", "a.txt", "A.TXT"]
+    for number, some in enumerate([*([name] for name in names[:6]), names], 1):
+        exchange.say("names", "look", files=[{"name": name, "path": str(given)} for name in some])
         exchange.wait_sent("names", number)
     kept = [path for path in (Path(exchange.session_of("names")["folder"]) / "inbox").rglob("*") if path.is_file()]
-    assert [path.read_bytes() for path in kept] == [b"harmless"] * len(names)
+    assert [path.read_bytes() for path in kept] == [b"harmless"] * (6 + len(names))
+    assert not [path.name for path in kept if set(path.name) & set("/\\\0\u202e") or path.stem.upper() == "CON"]
     assert not (exchange.home.root.parent / "evil").exists()
     assert [path for path in exchange.home.root.rglob("*evil*") if "inbox" not in path.parts] == []
 
@@ -168,6 +170,23 @@ def test_a_file_that_is_too_large_or_cannot_be_had_stays_in_the_message_with_its
     prompt = exchange.wait_sent("toolarge", 1)[0]["text"]
     assert "larger than" in prompt
     assert prompt.count("problem=") == 2
+
+
+def test_a_file_whose_size_nobody_says_is_taken_up_to_the_limit(exchange: Exchange, tmp_path: Path) -> None:
+    """C071: without a size it is fetched; one that never ends stops at the limit and leaves nothing."""
+    given = tmp_path / "sound.ogg"
+    given.write_bytes(b"x" * 3000)
+    exchange.join("unsaid")
+    files = [
+        {"name": "sound.ogg", "path": str(given)},
+        {"name": "endless.bin", "path": "/dev/zero", "size": 10_000},
+        {"name": "untold.bin", "path": "/dev/zero"},
+    ]
+    exchange.say("unsaid", "mock: show prompt", files=files)
+    prompt = exchange.wait_sent("unsaid", 1)[0]["text"]
+    assert prompt.count("problem=") == 2 and prompt.count("larger than") == 2
+    kept = [path for path in (Path(exchange.session_of("unsaid")["folder"]) / "inbox").rglob("*") if path.is_file()]
+    assert [(path.name, path.stat().st_size) for path in kept] == [("sound.ogg", 3000)]
 
 
 def test_an_edit_changes_the_sent_message_and_a_reaction_reaches_the_received_one(exchange: Exchange) -> None:
