@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import io
 import json
@@ -12,6 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jackfield.cli import output, printable
+from jackfield.cli.failures import report
+from jackfield.cli.state import State
+from jackfield.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -43,6 +47,19 @@ def test_an_override_in_a_body_ends_with_its_line() -> None:
     """C215."""
     assert printable.block("a\u202eb\nc\u2069\u202cd") == "a\u202eb\u202c\ncd"
     assert printable.block("\x1b]0;title\x07\r\nb") == "\\x1b]0;title\\x07\nb"
+
+
+def test_a_name_in_our_own_words_turns_none_of_them_around() -> None:
+    """An error is read by its words after the name, too (C215)."""
+    assert printable.told("there is no \u202eabc here\n\tand \x9b\u2066x") == (
+        "there is no \\u202eabc here\n    and \\x9b\\u2066x"
+    )
+    state, error = State(), UsageError("no \u202eabc here", fix="not \u2067x")
+    stream = io.StringIO()
+    with contextlib.redirect_stderr(stream):
+        report(state, error)
+    assert "no \\u202eabc here" in stream.getvalue()
+    assert "not \\u2067x" in stream.getvalue()
 
 
 @given(st.text())

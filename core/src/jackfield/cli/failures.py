@@ -48,9 +48,9 @@ def report(state: State, error: JackfieldError) -> int:
         body = {"error": {"code": error.code, "message": error.message, "fix": error.fix}}
         click.echo(printable.json_text(body))
     else:
-        click.echo(click.style("error:", fg="red") + " " + printable.block(error.message), err=True, color=state.color)
+        click.echo(click.style("error:", fg="red") + " " + printable.told(error.message), err=True, color=state.color)
         if error.fix:
-            click.echo(click.style("fix:", fg="cyan") + " " + printable.block(error.fix), err=True, color=state.color)
+            click.echo(click.style("fix:", fg="cyan") + " " + printable.told(error.fix), err=True, color=state.color)
     if state.verbose and error.__cause__ is not None:
         click.echo(_traceback(error), err=True)
     return error.exit_code

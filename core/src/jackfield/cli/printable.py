@@ -11,7 +11,7 @@ import re
 import sys
 import unicodedata
 
-__all__ = ["block", "cut", "harmless_json", "json_text", "line", "width"]
+__all__ = ["block", "cut", "harmless_json", "json_text", "line", "told", "width"]
 
 _ISOLATE, _POP = "\u2068", "\u2069"
 _BIDI_MARKS = "\u061c\u200e\u200f"
@@ -36,6 +36,14 @@ def block(text: str) -> str:
     """Several lines, such as a message: line ends stay; direction characters stay where they are balanced in a line."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join(_balanced("".join(_in_block(character) for character in one)) for one in lines)
+
+
+def told(text: str) -> str:
+    """Our own words, in lines, with somebody else's in them: none of theirs turns the rest of a line around."""
+    return "\n".join(
+        "".join(character if _plain(character) else _escaped(character) for character in one.replace("\t", "    "))
+        for one in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    )
 
 
 def harmless_json(text: str) -> str:
