@@ -421,11 +421,15 @@ class TestNewServer:
             assert texts(context) == ["after"]
 
     async def test_bots_are_marked(self, server: Inspircd, tmp_path: Path) -> None:
-        """C228."""
-        async with bot(tmp_path, server.port) as (_, context), person(server.port, "robot", caps=TAGS) as robot:
+        """C228: and their answers to us are no call."""
+        async with bot(tmp_path, server.port) as (channel, context), person(server.port, "robot", caps=TAGS) as robot:
             robot.line("MODE robot +B")
             robot.line("PRIVMSG #x :beep")
             assert (await message(context, "beep")).sender.is_bot
+            sent = await channel.send(address("#x"), OutMessage(text="hello"), idempotency_key="k")
+            robot.line(f"@+draft/reply={sent.ids[0]} PRIVMSG #x :boop")
+            reply = await message(context, "boop")
+            assert reply.sender.is_bot and reply.addressed is Addressed.NONE
 
     async def test_what_was_said_meanwhile_is_fetched_and_known_things_are_not(
         self, server: Inspircd, tmp_path: Path

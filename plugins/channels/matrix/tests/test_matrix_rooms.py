@@ -366,7 +366,7 @@ def _in(context: ChannelRecorder, room: str) -> bool:
 
 
 async def test_a_reply_to_us_addresses_us_and_one_to_others_does_not(synapse: Synapse, tmp_path: Path) -> None:
-    """C042: also when the message replied to was sent before this start."""
+    """C042: also when the message replied to was sent before this start.  C228: and not one of a bot."""
     async with people(synapse) as peer:
         async with running(peer, tmp_path) as (channel, _):
             ours = (await channel.send(peer.address("group"), OutMessage(text="ours"), idempotency_key="dl_q")).ids[0]
@@ -384,6 +384,10 @@ async def test_a_reply_to_us_addresses_us_and_one_to_others_does_not(synapse: Sy
             )
             second = await event_of(context, MessageReceived, text="really?")
             assert second.addressed is Addressed.NONE and second.reply_to.text == "theirs"
+            relates = {"m.relates_to": {"m.in_reply_to": {"event_id": ours}}, "m.mentions": {}}
+            await peer.bo.send(peer.rooms["group"], {"msgtype": "m.notice", "body": "beep", **relates})
+            third = await event_of(context, MessageReceived, text="beep")
+            assert third.sender.is_bot and third.addressed is Addressed.NONE
 
 
 async def test_edits_reactions_and_redactions_of_people_come_in_and_ours_do_not(

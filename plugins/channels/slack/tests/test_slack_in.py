@@ -98,6 +98,27 @@ async def test_an_answer_below_the_bot_s_message_addresses_it(peer: Workspace, t
         assert received.reply_to is not None and received.reply_to.platform_id == root
 
 
+async def test_another_bot_s_answer_below_ours_is_no_call(peer: Workspace, tmp_path: Path) -> None:
+    """C228, C230: nor is what we wrote, in any form in which Slack tells of it."""
+    async with peer.running(tmp_path) as (channel, context):
+        fake = peer.fake
+        sent = await channel.send(peer.address("group"), OutMessage(text="hello"), idempotency_key="dl_1")
+        (root,) = sent.ids
+        said = fake.say("beep", channel=GROUP, thread=root, user=None, bot_id="B0CI", subtype="bot_message")
+        (received,) = await told(fake, context, said)
+        assert received.sender.is_bot and received.addressed is Addressed.NONE
+        own = dict(fake.find(GROUP, root) or {})
+        base = {"type": "message", "channel": GROUP, "event_ts": fake.new_ts()}
+        await told(fake, context, {**base, **own})
+        await told(fake, context, {**base, **own, "user": None, "bot_id": fake.bot_id, "ts": fake.new_ts()})
+        changed = {**base, "subtype": "message_changed", "ts": fake.new_ts(), "previous_message": own}
+        await told(fake, context, {**changed, "message": {**own, "text": "hello again"}})
+        item = {"type": "message", "channel": GROUP, "ts": root}
+        reaction = {"type": "reaction_added", "user": fake.bot_user, "reaction": "eyes", "item": item}
+        await told(fake, context, {**reaction, "event_ts": fake.new_ts()})
+        assert context.events == [received]
+
+
 async def test_what_tells_of_the_conversation_itself_is_no_message(peer: Workspace, tmp_path: Path) -> None:
     async with peer.running(tmp_path) as (_, context):
         fake = peer.fake

@@ -79,16 +79,17 @@ class Reader:
         text = from_irc(called)
         if action:
             text = f"*{line.nick} {text}*"
+        sender = self.person(line, network)
         return MessageReceived(
             address=address,
             dedupe_key=f"message:{message_id}",
             occurred_at=at,
             ref=MessageRef(address, (message_id,)),
-            sender=self.person(line, network),
+            sender=sender,
             text=text,
             kind=ConversationKind.CHANNEL if is_group else ConversationKind.DM,
             is_group=is_group,
-            addressed=self._addressed(bare, is_group, reply, network),
+            addressed=self._addressed(bare, is_group, None if sender.is_bot else reply, network),  # C228
             reply_to=Quote(platform_id=reply) if reply else None,
             conversation_name=line.param(0) if is_group else line.nick,
             backfill=bool(replay),

@@ -112,12 +112,13 @@ class Translator:
         is_group = self._rooms.is_group(room)
         people, meant = mentioned(content, self._homeserver.user_id, self._names(room))
         quote, to_us = await self._quote(room_id, content)
+        is_bot = content.get("msgtype") == "m.notice"
         addressed = Addressed.NONE
         if not is_group:
             addressed = Addressed.DM
         elif meant:
             addressed = Addressed.MENTION
-        elif to_us:
+        elif to_us and not is_bot:  # C228
             addressed = Addressed.REPLY
         address = self._address(room_id, thread_of(content))
         return MessageReceived(
@@ -125,7 +126,7 @@ class Translator:
             dedupe_key=event_id,
             occurred_at=occurred_at(event, self._context.clock.now()),
             ref=MessageRef(address, (event_id,)),
-            sender=self._person(room, sender, is_bot=content.get("msgtype") == "m.notice"),
+            sender=self._person(room, sender, is_bot=is_bot),
             text=text_of(content),
             kind=ConversationKind.GROUP if is_group else ConversationKind.DM,
             is_group=is_group,

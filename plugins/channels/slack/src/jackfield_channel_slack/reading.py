@@ -129,16 +129,16 @@ class Reader:
         thread = event.get("thread_ts") if event.get("thread_ts") != ts else None
         kind = self._kind(event, conversation, known)
         address = self._address(conversation, ts, event, mentioned=mentioned and kind is not ConversationKind.DM)
+        sender = self._person(event, known, own=own)
+        if sender is None:
+            return None
         if kind is ConversationKind.DM:
             addressed = Addressed.DM
         elif mentioned:
             addressed = Addressed.MENTION
         else:
             replied = thread is not None and event.get("parent_user_id") == self._me.user_id
-            addressed = Addressed.REPLY if replied else Addressed.NONE
-        sender = self._person(event, known, own=own)
-        if sender is None:
-            return None
+            addressed = Addressed.REPLY if replied and not sender.is_bot else Addressed.NONE  # C228
         attachments = tuple(_attachments(event))
         text = self._text(raw, known)
         if not text.strip() and not attachments:
