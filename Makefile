@@ -8,6 +8,9 @@ PROJECTS := pyproject.toml constraints.txt core/pyproject.toml $(wildcard plugin
 MEMBERS := core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/*/pyproject.toml))
 BENCHMARKS := $(basename $(notdir $(shell grep -l __main__ benchmarks/*.py)))
 T ?=
+# Most tests wait for disks, processes and servers; a file's tests stay together, and in order.
+WORKERS ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 B ?= roundtrip
 
 # Byte code is written, whatever the caller's environment says: every runner and command is a process of its own.
@@ -31,11 +34,11 @@ engines: $(STAMP)  ## Install the servers that tests talk to, below .engines/
 demo: $(STAMP)  ## A first conversation, through every real part
 	@$(BIN)/python scripts/demo.py
 
-test: engines  ## Run the tests (T="-k words" narrows them down)
-	@$(BIN)/python -m pytest -m "not slow" $(T)
+test: engines  ## Run the tests (T="-k words" narrows them down, WORKERS=0 runs one by one)
+	@$(PYTEST) -m "not slow" $(T)
 
 test-slow: engines  ## Run all tests, the slow ones too
-	@$(BIN)/python -m pytest $(T)
+	@$(PYTEST) $(T)
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter, docs
 	@bash scripts/check.sh
