@@ -48,7 +48,7 @@ from jackfield_channel_slack.api import meaning
 from jackfield_channel_slack.blocks import blocks, summary
 from jackfield_channel_slack.channel import SlackChannel
 from jackfield_channel_slack.emoji import character, name_of
-from jackfield_channel_slack.outgoing import LIMIT, split
+from jackfield_channel_slack.outgoing import LIMIT, Markup, parts_of, split
 from slack_peer import Workspace, read
 
 GROUP = "C000GROUP"
@@ -126,6 +126,15 @@ async def test_a_long_text_is_split_and_its_edit_moves_the_ends(peer: Workspace,
         assert [one["ts"] for one in peer.fake.messages["D00000ONE"]] == [ids[0]]
         longer = await channel.edit(MessageRef(peer.address(), shorter.ids), OutMessage(text="word " * 3000))
         assert len(longer.ids) == 2 and longer.ids[0] == ids[0]
+
+
+@pytest.mark.parametrize("markup", ["markdown", "mrkdwn", "plain"])
+@pytest.mark.parametrize("text", ["**x** & y < z\n" * 1000, "**ab** " * 3000, "&" * 20_000, "🎩" * 9000, "ab🎈" * 5000])
+def test_no_part_is_longer_than_slack_takes_after_escaping(markup: Markup, text: str) -> None:
+    """C025, C027: in UTF-16 units, of what is really sent."""
+    parts = parts_of(text, markup)
+    longest = 40_000 if markup == "plain" else LIMIT
+    assert len(parts) > 1 and all(len(part.encode("utf-16-le")) / 2 <= longest for _, part in parts)
 
 
 def test_a_split_keeps_text_files_and_question_in_order() -> None:

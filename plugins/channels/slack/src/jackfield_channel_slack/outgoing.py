@@ -29,6 +29,8 @@ Markup = Literal["markdown", "mrkdwn", "plain"]
 
 LIMIT = 12_000
 """Characters of `markdown_text`; counted in UTF-16 units, which are never fewer."""
+PLAIN = 8_000
+"""Characters of plain text: escaped, each may become five of the 40,000 that `text` takes (C025)."""
 LONGEST = 30 * LIMIT
 """What is longer is no text that anybody split."""
 FILES_AT_ONCE = 10
@@ -49,6 +51,7 @@ def parts_of(text: str, markup: Markup, limit: int = LIMIT) -> list[tuple[str, s
         return []
     if len(text) > LONGEST:
         raise TooLarge(f"a text of {len(text)} characters", limit=LIMIT)
+    limit = min(limit, PLAIN) if markup == "plain" else limit
     parts = rendered_parts(text, limit, TextUnit.UTF16, _DIALECTS[markup])
     return [(source, escaped(part) if markup == "plain" else part) for source, part in parts]
 
