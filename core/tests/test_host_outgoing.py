@@ -357,6 +357,22 @@ def test_degrading_twice_changes_nothing_more(message: OutMessage, can: Capabili
         assert can.text_limit is None or len(part.text) <= can.text_limit
 
 
+@pytest.mark.parametrize(
+    ("labels", "limit", "shown"),
+    [
+        (("2", "2", "2 (2)"), None, ["2", "2 (2)", "2 (2) (2)"]),
+        (("yes", "yes"), 5, ["1", "2"]),
+        (("no", "no"), 6, ["no", "no (2)"]),
+    ],
+)
+def test_no_two_buttons_look_the_same(labels: tuple[str, ...], limit: int | None, shown: list[str]) -> None:
+    """C159."""
+    choices = tuple(Choice(f"v{place}", label) for place, label in enumerate(labels))
+    can = Capabilities(prompt=Support.NATIVE, prompt_max_choices=9, prompt_label_limit=limit)
+    prompt = degrade(OutMessage(prompt=Prompt("q", "Which?", "Which?", choices)), can).message.prompt
+    assert prompt is not None and [choice.label for choice in prompt.choices] == shown
+
+
 SAID: dict[str, str | None] = {
     **dict.fromkeys(("1", "PIZZA", "p"), "p"),
     **dict.fromkeys(("2.", "(2)", " soup ", "s"), "s"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from jackfield.models import Capabilities, Card, Choice, OutFile, OutMessage, Prompt, Support, Threads
+from jackfield.models import Capabilities, Card, OutFile, OutMessage, Prompt, Support, Threads
 from jackfield.models.splitting import measure
 
 __all__ = ["Degraded", "card_text", "degrade", "prompt_text", "too_long"]
@@ -103,21 +103,31 @@ def _fitting(prompt: Prompt, can: Capabilities) -> Prompt | None:
     if can.prompt_max_choices and len(prompt.choices) > can.prompt_max_choices:
         return None
     limit = can.prompt_label_limit
-    if limit is None or all(len(choice.label) <= limit for choice in prompt.choices):
-        labels = [choice.label for choice in prompt.choices]
-    else:
+    labels = _distinct([choice.label for choice in prompt.choices])
+    if limit is not None and any(len(label) > limit for label in labels):
         # The whole labels stand in the question, the buttons bear their numbers.
         labels = [str(number) for number in range(1, len(prompt.choices) + 1)]
         listed = "\n".join(f"{number}. {choice.label}" for number, choice in enumerate(prompt.choices, 1))
         prompt = replace(prompt, question=_joined(prompt.question, listed))
-    seen: dict[str, int] = {}
-    choices: list[Choice] = []
-    for choice, label in zip(prompt.choices, labels, strict=True):
-        seen[label] = seen.get(label, 0) + 1
-        if seen[label] > 1:
-            label = f"{label} ({seen[label]})"
-        choices.append(choice if choice.label == label else replace(choice, label=label))
-    return prompt if tuple(choices) == prompt.choices else replace(prompt, choices=tuple(choices))
+    choices = tuple(
+        choice if choice.label == label else replace(choice, label=label)
+        for choice, label in zip(prompt.choices, labels, strict=True)
+    )
+    return prompt if choices == prompt.choices else replace(prompt, choices=choices)
+
+
+def _distinct(labels: list[str]) -> list[str]:
+    """The labels, with `(2)`, `(3)` after one that stands there already."""
+    seen: set[str] = set()
+    out = []
+    for label in labels:
+        shown, number = label, 1
+        while shown in seen:
+            number += 1
+            shown = f"{label} ({number})"
+        seen.add(shown)
+        out.append(shown)
+    return out
 
 
 # ---- files
