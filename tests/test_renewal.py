@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import MakeExchange
@@ -18,7 +20,14 @@ def set_reply(exchange: Exchange, text: str) -> None:
     """Edit `agent.toml` with an editor."""
     agent = exchange.home.groups / "andy" / "agent.toml"
     kept = agent.read_text(encoding="utf-8").rsplit("\n[providers.mock]", 1)[0]
-    agent.write_text(f"{kept}\n[providers.mock]\n{text}\n", encoding="utf-8")
+    replace_text(agent, f"{kept}\n[providers.mock]\n{text}\n")
+
+
+def replace_text(path: Path, text: str) -> None:
+    """As editors save: the host may read it at any moment, and half a file is other settings."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
 
 
 @pytest.fixture
@@ -76,7 +85,7 @@ def test_settings_that_can_not_be_used_leave_the_runner_with_the_old_ones(exchan
     ]
     for number, text in enumerate(bad):
         assert text != good
-        agent.write_text(text, encoding="utf-8")
+        replace_text(agent, text)
         for again in (2, 3):  # the second finds what the end of the first one's turn may have begun
             exchange.say("c1", "hi")
             exchange.wait_sent("c1", 2 * number + again)

@@ -201,7 +201,7 @@ def test_another_api_version_is_told_without_importing(site: Site, trials: list[
     plugins = registry(site)
     info = info_of(plugins, "incompatible")
     assert info.state is PluginState.INCOMPATIBLE
-    with pytest.raises(PluginBroken, match="asks for plugin API >=7,<8, this is 0"):
+    with pytest.raises(PluginBroken, match="asks for plugin API >=7,<8, this is 1"):
         plugins.tool_set("incompatible")
     assert trials == []
 

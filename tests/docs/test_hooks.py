@@ -118,6 +118,7 @@ def test_every_hook_on_the_path_of_a_message_is_called_and_heeded(recorded: Reco
     recorded.say("spam")
     recorded.say("hush")
     recorded.say("mock: say a secret")
+    recorded.wait_call("intercept_outbound", text="a secret")  # else both may come into one turn
     recorded.say("mock: say the end")
     recorded.wait_text("the end (recorded)")
     texts = [line["text"] for line in recorded.lines("out")]
