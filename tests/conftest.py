@@ -28,7 +28,9 @@ def make_exchange(tmp_path: Path) -> Iterator[MakeExchange]:
 
     yield make
     for exchange in made:
-        if exchange.stop() not in (0, -9):
+        ended = exchange.stop()
+        exchange.sweep()
+        if ended not in (0, -9):
             pytest.fail(f"the host did not end well\n{exchange.tail()}")
 
 

@@ -175,6 +175,12 @@ class Exchange:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=BOUND)
 
+    def sweep(self) -> None:
+        """End the runners that a killed host has left and no other took up."""
+        for pid in self.processes().values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     # ---- the platform
 
     def say(self, chat: str, text: str, **more: Any) -> str:
@@ -298,4 +304,6 @@ def prepared(root: Path, **settings: Any) -> Iterator[Exchange]:
     """A prepared exchange for several tests; its host, started by whoever wants one, is ended well."""
     exchange = Exchange(root=root, **settings).prepare()
     yield exchange
-    assert exchange.stop() in (0, -9), f"the host did not end well\n{exchange.tail()}"
+    ended = exchange.stop()
+    exchange.sweep()
+    assert ended in (0, -9), f"the host did not end well\n{exchange.tail()}"
