@@ -9,7 +9,7 @@ MEMBERS := core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/*/pyproject.t
 BENCHMARKS := $(basename $(notdir $(shell grep -l __main__ benchmarks/*.py)))
 T ?=
 # Most tests wait for disks, processes and servers; a file's tests stay together, and in order.
-WORKERS ?= 3
+WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 B ?= roundtrip
 
