@@ -78,7 +78,8 @@ def test_its_host_and_folder_are_gone_soon_after_it_was_killed(
         demo.send_signal(how)
         said = demo.stderr.read()
         assert demo.wait(timeout=120) == (130 if how is signal.SIGINT else -how)
-    assert said.strip() == ("stopped" if how is signal.SIGINT else "")
+    # Where an interrupt meets an event loop that is being made, the interpreter itself adds a line or two.
+    assert "stopped" in said.splitlines() if how is signal.SIGINT else not said.strip()
     until = time.monotonic() + 120
     while root.exists() or named(root):
         assert time.monotonic() < until, named(root)
