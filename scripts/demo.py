@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -86,7 +87,12 @@ def play() -> int:
             heading("The host, a process of its own", "jackfield up -d")
             pid = run(home, "up", "-d", "--json", guard=guard)["pid"]
             says("", f"It runs as process {pid}.")
-            asyncio.run(asyncio.wait_for(conversation(home), WHOLE))
+            with asyncio.Runner() as runner:
+                # Half a loop, left by a Ctrl-C in its making, complains when it is thrown away.
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+                runner.get_loop()
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+                runner.run(bounded(home))
         except (Missing, JackfieldError, TimeoutError) as problem:
             print(f"\nThe demonstration failed: {problem or f'it took longer than {WHOLE:g} s'}", file=sys.stderr)
             print(log_of(home), file=sys.stderr)
@@ -97,6 +103,10 @@ def play() -> int:
     print()
     next_steps()
     return 0
+
+
+async def bounded(home: Path) -> None:
+    await asyncio.wait_for(conversation(home), WHOLE)
 
 
 async def conversation(home: Path) -> None:
