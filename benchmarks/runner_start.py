@@ -39,7 +39,7 @@ async def main() -> None:
                 await asyncio.sleep(0.001)
             starts.append((time.perf_counter() - began) * 1000)
             runner = fresh[0]
-            memory.append(max(rss_mb(pid) for pid in family(runner.handle.pid)))  # type: ignore[attr-defined]
+            memory.append(max(rss_mb(pid) for pid in family(runner.handle.pid)))  # type: ignore[attr-defined]  # the process runtime's
             await answered
             while live.supervisor.runners:
                 await live.supervisor.stop(runner.session.id, "measured")

@@ -205,5 +205,5 @@ def _size(count: int) -> str:
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024  # type: ignore[assignment]
+        count /= 1024  # type: ignore[assignment]  # whole bytes become parts of a unit
     return f"{count:.1f} GiB"
