@@ -17,6 +17,7 @@ from jackfield.api import (
     Completed,
     Isolation,
     LaunchSpec,
+    LeavesRunners,
     Limits,
     Runtime,
     RuntimeHandle,
@@ -123,6 +124,8 @@ class RuntimeBench(PluginContract):
         finally:
             for handle in yard.handles:
                 await soon(handle.kill(), "kill at the end of the check")
+            if isinstance(runtime, LeavesRunners):
+                runtime.let_go()
             # A runner that nobody has a handle of ends by itself when its session is gone.
             yard.folder.spec_file.unlink(missing_ok=True)
 
