@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,12 +87,9 @@ def play() -> int:
             heading("The host, a process of its own", "jackfield up -d")
             pid = run(home, "up", "-d", "--json", guard=guard)["pid"]
             says("", f"It runs as process {pid}.")
-            with asyncio.Runner() as runner:
-                # Half a loop, left by a Ctrl-C in its making, complains when it is thrown away.
-                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-                runner.get_loop()
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-                runner.run(bounded(home))
+            # Half an event loop, left by a Ctrl-C in its making or its end, complains when it is thrown away.
+            with interrupts(signal.SIG_BLOCK):
+                asyncio.run(bounded(home))
         except (Missing, JackfieldError, TimeoutError) as problem:
             print(f"\nThe demonstration failed: {problem or f'it took longer than {WHOLE:g} s'}", file=sys.stderr)
             print(log_of(home), file=sys.stderr)
@@ -105,8 +102,20 @@ def play() -> int:
     return 0
 
 
+@contextlib.contextmanager
+def interrupts(how: signal.Sigmasks) -> Iterator[None]:
+    """A Ctrl-C inside the block is held back until its end (`SIG_BLOCK`), or let through (`SIG_UNBLOCK`)."""
+    before = signal.pthread_sigmask(how, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 async def bounded(home: Path) -> None:
-    await asyncio.wait_for(conversation(home), WHOLE)
+    """The whole conversation, which a Ctrl-C cancels."""
+    with interrupts(signal.SIG_UNBLOCK):
+        await asyncio.wait_for(conversation(home), WHOLE)
 
 
 async def conversation(home: Path) -> None:
