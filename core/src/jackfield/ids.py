@@ -17,6 +17,7 @@ from jackfield.errors import MalformedData
 
 __all__ = [
     "AgentGroupId",
+    "ApprovalId",
     "DeliveryId",
     "EventId",
     "InboundId",
@@ -24,7 +25,10 @@ __all__ = [
     "OutboundId",
     "QuestionId",
     "RequestId",
+    "SecretId",
     "SessionId",
+    "TaskId",
+    "TaskRunId",
     "TurnId",
     "UserId",
     "WiringId",
@@ -46,6 +50,10 @@ DeliveryId = NewType("DeliveryId", str)  # dl_
 TurnId = NewType("TurnId", str)  # trn_
 RequestId = NewType("RequestId", str)  # req_
 QuestionId = NewType("QuestionId", str)  # qst_
+ApprovalId = NewType("ApprovalId", str)  # ap_
+TaskId = NewType("TaskId", str)  # tsk_: a series
+TaskRunId = NewType("TaskRunId", str)  # run_: one occurrence of it
+SecretId = NewType("SecretId", str)  # sec_
 UserId = NewType("UserId", str)
 """`<channel type>:<handle>`; the handle may hold colons."""
 

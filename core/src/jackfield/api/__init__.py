@@ -11,6 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from jackfield.api.approvals import (
+        ApprovalChoice,
+        ApprovalField,
+        ApprovalService,
+        ApprovalState,
+        ApprovalTicket,
+    )
     from jackfield.api.channels import (
         Accepted,
         ActionReply,
@@ -146,7 +153,12 @@ __all__ = [
     "ActionHandler",
     "ActionReply",
     "Answers",
+    "ApprovalChoice",
+    "ApprovalField",
     "ApprovalKind",
+    "ApprovalService",
+    "ApprovalState",
+    "ApprovalTicket",
     "Attaches",
     "BoundTool",
     "Channel",
@@ -249,6 +261,7 @@ __all__ = [
 ]
 
 _HOME_OF = {
+    "approvals": ("ApprovalChoice", "ApprovalField", "ApprovalService", "ApprovalState", "ApprovalTicket"),
     "channels": (
         "Accepted",
         "ActionReply",

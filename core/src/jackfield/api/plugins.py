@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from jackfield.api.approvals import ApprovalService
 from jackfield.api.channels import HttpRoute
 from jackfield.clock import Clock
-from jackfield.ids import AgentGroupId, SessionId
-from jackfield.models import AgentGroup, Session
+from jackfield.ids import AgentGroupId, SessionId, TurnId, UserId
+from jackfield.models import Address, AgentGroup, Session
+from jackfield.models.commands import SenderRole
 
 __all__ = [
     "ActionContext",
@@ -34,6 +36,11 @@ class HostContext(Protocol):
     @property
     def clock(self) -> Clock: ...
 
+    @property
+    def approvals(self) -> ApprovalService:
+        """Asking a person before something risky is done."""
+        ...
+
     async def agent_groups(self) -> Sequence[AgentGroup]: ...
 
     async def notify(self, session_id: SessionId, text: str, *, subject: str = "", wake: bool = False) -> None:
@@ -56,6 +63,15 @@ class ActionContext:
     session: Session
     agent_group: AgentGroup
     host: HostContext
+    turn: TurnId | None = None
+    """The turn that asks, as the runner says."""
+    role: SenderRole = ""
+    """What the people whose messages that turn took are to the group now, as the host's own ledger knows them: the
+    least of all of them (C143).  Empty for a task's or another agent's turn, and when anything is in doubt."""
+    users: tuple[UserId, ...] = ()
+    """These people."""
+    origin: Address | None = None
+    """The conversation that the turn answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

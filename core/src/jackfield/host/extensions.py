@@ -7,9 +7,9 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from jackfield.api import Extension, HostContext
+from jackfield.api import ApprovalService, Extension, HostContext
 from jackfield.clock import Clock
-from jackfield.errors import JackfieldError, NotFound
+from jackfield.errors import JackfieldError, NotFound, Unsupported
 from jackfield.host.hub import Hub
 from jackfield.host.settings_of import validated
 from jackfield.ids import AgentGroupId, SessionId
@@ -36,6 +36,17 @@ class HostServices:
     def __init__(self, hub: Hub, notifier: Notifier) -> None:
         self._hub = hub
         self._notifier = notifier
+        self._approvals: ApprovalService | None = None
+
+    def join(self, *, approvals: ApprovalService) -> None:
+        """What is made after this, and is reached through it."""
+        self._approvals = approvals
+
+    @property
+    def approvals(self) -> ApprovalService:
+        if self._approvals is None:
+            raise Unsupported("this host asks nobody for approval")
+        return self._approvals
 
     @property
     def install_id(self) -> str:

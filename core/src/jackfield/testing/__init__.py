@@ -36,10 +36,12 @@ if TYPE_CHECKING:
         ToolsContract,
     )
     from jackfield.testing.distributions import Site, install_project, make_distribution
-    from jackfield.testing.recorders import ChannelMemory, ChannelRecorder, HostRecorder, ToolRecorder
+    from jackfield.testing.host_recorder import ApprovalRecorder, HostRecorder
+    from jackfield.testing.recorders import ChannelMemory, ChannelRecorder, ToolRecorder
     from jackfield.testing.tools import bind_tools
 
 __all__ = [
+    "ApprovalRecorder",
     "Arrived",
     "ChannelContract",
     "ChannelMemory",
@@ -65,7 +67,8 @@ __all__ = [
 _HOME_OF = {
     "clock": ("ManualClock",),
     "distributions": ("Site", "install_project", "make_distribution"),
-    "recorders": ("ChannelMemory", "ChannelRecorder", "HostRecorder", "ToolRecorder"),
+    "host_recorder": ("ApprovalRecorder", "HostRecorder"),
+    "recorders": ("ChannelMemory", "ChannelRecorder", "ToolRecorder"),
     "tools": ("bind_tools",),
 }
 

@@ -18,7 +18,8 @@ from jackfield.config import Home
 from jackfield.mailbox import SessionFolder
 from jackfield.testing.clock import ManualClock
 from jackfield.testing.distributions import Site
-from jackfield.testing.recorders import ChannelRecorder, HostRecorder, ToolRecorder
+from jackfield.testing.host_recorder import HostRecorder
+from jackfield.testing.recorders import ChannelRecorder, ToolRecorder
 from jackfield.testing.sessions import make_session, place_of
 
 __all__ = ["chosen_plugins"]

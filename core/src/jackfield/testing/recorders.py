@@ -11,11 +11,9 @@ from typing import Any
 
 from jackfield.api import Accepted, Cursor, Sent, ToolFailed
 from jackfield.clock import Clock, SystemClock
-from jackfield.errors import MalformedData, NotFound
-from jackfield.ids import AgentGroupId, SessionId
+from jackfield.errors import MalformedData
 from jackfield.models import (
     Address,
-    AgentGroup,
     Card,
     ChannelState,
     ChannelStatus,
@@ -27,7 +25,7 @@ from jackfield.models import (
 )
 from jackfield.testing.waiting import BOUND, Changes
 
-__all__ = ["ChannelMemory", "ChannelRecorder", "HostRecorder", "Notice", "SentMessage", "ToolRecorder"]
+__all__ = ["ChannelMemory", "ChannelRecorder", "SentMessage", "ToolRecorder"]
 
 
 @dataclass
@@ -324,73 +322,3 @@ class ToolRecorder:
             await asyncio.Event().wait()
         if to is not None and to not in self._known:
             raise ToolFailed(f"unknown destination {to!r}; you can write to: {', '.join(self._known) or 'nobody'}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """What an extension told a session."""
-
-    session_id: SessionId
-    text: str
-    subject: str = ""
-    wake: bool = False
-
-
-class HostRecorder:
-    """A `HostContext`.  `sessions` maps each active session to its group; notices to any other are `NotFound`."""
-
-    def __init__(
-        self,
-        *,
-        groups: Sequence[AgentGroup] = (),
-        sessions: Mapping[SessionId, AgentGroupId] | None = None,
-        clock: Clock | None = None,
-        install_id: str = "install-one",
-    ) -> None:
-        self.notices: list[Notice] = []
-        self.error: Exception | None = None
-        """Raised by every service from now on."""
-        self._groups = list(groups)
-        self._sessions = dict(sessions or {})
-        self._clock = clock if clock is not None else SystemClock()
-        self._install_id = install_id
-        self._changes = Changes()
-
-    @property
-    def install_id(self) -> str:
-        return self._install_id
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
-
-    async def agent_groups(self) -> Sequence[AgentGroup]:
-        self._check()
-        return list(self._groups)
-
-    async def notify(self, session_id: SessionId, text: str, *, subject: str = "", wake: bool = False) -> None:
-        self._check()
-        if session_id not in self._sessions:
-            raise NotFound(f"there is no session {session_id}")
-        self.notices.append(Notice(session_id=session_id, text=text, subject=subject, wake=wake))
-        self._changes.tell()
-
-    async def broadcast(self, agent_group_id: AgentGroupId, text: str, *, subject: str = "") -> int:
-        self._check()
-        reached = [session for session, group in self._sessions.items() if group == agent_group_id]
-        for session in reached:
-            self.notices.append(Notice(session_id=session, text=text, subject=subject))
-        self._changes.tell()
-        return len(reached)
-
-    async def until(self, condition: Callable[[], bool], what: str, bound: float | None = None) -> None:
-        """Wait until the extension has done something.
-
-        Raises:
-            AssertionError: it did not within `bound` seconds.
-        """
-        await self._changes.until(condition, what, bound)
-
-    def _check(self) -> None:
-        if self.error is not None:
-            raise self.error

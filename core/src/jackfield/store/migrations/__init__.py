@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass
 
 from jackfield.store.migrations.m0001_initial import STATEMENTS as INITIAL
+from jackfield.store.migrations.m0002_people import STATEMENTS as PEOPLE
 
 __all__ = ["MIGRATIONS", "Kept", "Leftovers", "Migration"]
 
@@ -58,4 +59,4 @@ class Migration:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-MIGRATIONS: tuple[Migration, ...] = (Migration(1, "initial", INITIAL),)
+MIGRATIONS: tuple[Migration, ...] = (Migration(1, "initial", INITIAL), Migration(2, "people", PEOPLE))

@@ -17,7 +17,7 @@ from jackfield.plugins.kinds import Kind
 from jackfield.plugins.registry import PluginRegistry
 from jackfield.testing.contracts.checks import check, nothing_left, open_descriptors, skip
 from jackfield.testing.contracts.plugin import PluginContract
-from jackfield.testing.recorders import HostRecorder
+from jackfield.testing.host_recorder import HostRecorder
 from jackfield.testing.waiting import soon
 
 __all__ = ["ExtensionContract"]
