@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
@@ -68,14 +68,18 @@ class World:
         """What ids that each world makes up for itself are called in `end_of`."""
         self.broken: set[str] = set()
         """Texts of messages that no inbox takes."""
+        self.living = False
+        """Whether the sessions have runners."""
         hub, directory = bench.hub, cast(Any, bench.directory)
         world = self
 
         class Watched(Inbox):
-            async def deliver(self, session: Session, rows: Sequence[InboundRow]) -> list[InboundId]:
+            async def deliver(
+                self, session: Session, rows: Sequence[InboundRow], ring: Callable[[], None] = lambda: None
+            ) -> list[InboundId]:
                 if any(getattr(row.content, "text", "") in world.broken for row in rows):
                     raise MailboxFull("no space, for the test")
-                known = await super().deliver(session, rows)
+                known = await super().deliver(session, rows, ring)
                 world.puts.append(len(rows))
                 world.log += [(session.id, f"row {getattr(row.content, 'text', '')}") for row in rows]
                 return known
@@ -93,10 +97,16 @@ class World:
             on_text_answer=self._answered,
             say=self._say,
             before=nothing,
-            wake=lambda session, origin: self.log.append((session.id, "wake")),
+            ring=self._ring,
+            wake=lambda session, origin, rung: self.log.append((session.id, "wake" if not rung else "was rung")),
             entered=nothing,
         )
         self.intake = Intake(hub, self.router, spool)
+
+    def _ring(self, session_id: str) -> bool:
+        if self.living:
+            self.log.append((session_id, "ring"))
+        return self.living
 
     async def _answered(self, event: MessageReceived, user: UserId) -> bool:
         if event.text != "yes":
@@ -318,6 +328,17 @@ async def route_all(world: World, stored: Sequence[StoredEvent]) -> None:
     world.intake.open()
     async with asyncio.timeout(BOUND):
         await world.intake._idle.wait()
+
+
+async def test_a_runner_that_lives_is_rung_once_and_with_the_commit(tmp_path: Path) -> None:
+    async with a_world(tmp_path / "home") as world:
+        stored = await prepared(world, [message(n) for n in range(2)], UnknownSenderPolicy.STRICT, asked=False)
+        await world.router.route(stored[:1])  # makes the sessions, which the ledger must have first
+        world.log.clear()
+        world.living = True
+        await world.router.route(stored[1:])
+        # The one whose agent only gets to know of it is not rung.
+        assert [what for _, what in world.log] == ["ring", "row hello 1", "row hello 1", "was rung"]
 
 
 async def test_what_waits_in_a_chat_goes_into_the_inbox_in_one_transaction(tmp_path: Path) -> None:

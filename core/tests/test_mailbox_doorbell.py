@@ -108,6 +108,16 @@ async def test_the_runner_rings_from_whichever_thread_has_written(ends: Ends) ->
     await asyncio.to_thread(guest.bell.ring)  # into the void
 
 
+async def test_the_host_rings_from_whichever_thread_has_written(ends: Ends) -> None:
+    guest = await connected(ends)
+    before = guest.rings.count
+    await asyncio.to_thread(ends.host.ring)
+    await guest.rings.reaches(before + 1)
+    await ends.host.close()
+    await guest.gone.reaches(1)  # nothing of the connection is left open
+    await asyncio.to_thread(ends.host.ring)  # into the void
+
+
 async def test_ringing_nobody_does_nothing(ends: Ends) -> None:
     ends.host.ring()
     Guest().bell.ring()

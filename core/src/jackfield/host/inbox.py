@@ -87,8 +87,12 @@ class Inbox:
         assert isinstance(row.content, ChatContent)
         return replace(row, content=replace(row.content, files=files))
 
-    async def deliver(self, session: Session, rows: Sequence[InboundRow]) -> list[InboundId]:
+    async def deliver(
+        self, session: Session, rows: Sequence[InboundRow], ring: Callable[[], None] = lambda: None
+    ) -> list[InboundId]:
         """Put messages into the inbox, each once: a repeated one changes nothing but may wake.  Those that were there.
+
+        `ring` is called in the mailbox's thread, as soon as they are on the disk.
 
         Raises:
             MailboxError: it can't be written now; nothing of it was.
@@ -105,6 +109,7 @@ class Inbox:
                     box.retry(done.id, attempts[done.id] + 1, now)
                 elif not done.inserted:
                     known.append(done.id)
+            ring()
             return known
 
         return await self.use(session, put)

@@ -131,6 +131,7 @@ class LiveHost:
             on_text_answer=self.questions.text_answer,
             say=self.delivery.send_direct,
             before=self.renewal.before_message,
+            ring=self.supervisor.ring,
             wake=self._wake_routed,
             entered=self.collector.entered,
         )
@@ -246,8 +247,8 @@ class LiveHost:
     def _wake_session(self, session: Session) -> None:
         self.renewal.wake(session)
 
-    def _wake_routed(self, session: Session, origin: Address | None) -> None:
-        self._wake_session(session)
+    def _wake_routed(self, session: Session, origin: Address | None, rung: bool) -> None:
+        self.renewal.wake(session, rung=rung)
         if origin is not None:
             self.typing.begin(session.id, origin)
 

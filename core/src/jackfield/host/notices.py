@@ -40,7 +40,7 @@ class Notices:
         inbox: Inbox,
         *,
         say: Callable[[Address, OutMessage, SendPath], Awaitable[object]],
-        ring: Callable[[SessionId], None],
+        ring: Callable[[SessionId], object],
     ) -> None:
         self._hub = hub
         self._inbox = inbox

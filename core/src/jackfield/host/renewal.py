@@ -41,12 +41,12 @@ class Renewal:
             await self._outdate(session)
             await asyncio.sleep(0)  # the signal is sent in a task of its own
 
-    def wake(self, session: Session) -> None:
-        """There is work for the session: what its runner was told is looked at first."""
+    def wake(self, session: Session, *, rung: bool = False) -> None:
+        """There is work for the session: what its runner was told is looked at first.  `rung`: the runner knows."""
         if self._launcher.changed(session):
             self._hub.spawn(self._outdate_and_wake(session), f"renew {session.id}")
         else:
-            self._supervisor.wake(session.id, session.agent_group_id)
+            self._supervisor.wake(session.id, session.agent_group_id, rung=rung)
 
     async def _outdate(self, session: Session) -> None:
         if await self._launcher.renewable(session):

@@ -15,8 +15,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from itertools import takewhile
 
 from jackfield.api import EngageDecision, EngageRequest, EnqueuedMessage, ResolvedSender, SendPath
@@ -28,7 +27,8 @@ from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
 from jackfield.host.intake import StoredEvent
-from jackfield.host.routing import Arrival, Facts, Outcome, Wired, facts_of, note_unwired, record
+from jackfield.host.routing import Arrival, Facts, Outcome, Wired, facts_of
+from jackfield.host.verdicts import Judged, by_session, ledger
 from jackfield.ids import EventId, InboundId, SessionId, UserId, derive_id, user_id
 from jackfield.models import (
     ActionInvoked,
@@ -59,35 +59,6 @@ _HOOKS = ("intercept_inbound", "resolve_sender", "decide_engage", "decide_access
 """A plugin that is asked about messages, or told of them, gets one after the other, each with all before it done."""
 
 
-@dataclass(slots=True)
-class _Judged:
-    """What becomes of one message."""
-
-    arrival: Arrival
-    outcomes: list[Outcome] = field(default_factory=list)
-    ignored: str | None = None
-    """Why it goes to no agent at all."""
-    unwired: bool = False
-    failed: JackfieldError | None = None
-    """Why some wiring has no outcome; the event is routed again."""
-
-    @property
-    def routed(self) -> bool:
-        return self.ignored is None and not self.unwired
-
-    def changes(self, facts: Facts | None) -> bool:
-        """Whether the next message must be judged by other facts than this one."""
-        taken = [outcome for outcome in self.outcomes if outcome.session is not None]
-        if facts is None or not taken:
-            return self.failed is not None
-        return (
-            self.failed is not None
-            or (self.arrival.sender.user_id is not None and not facts.user_known)
-            or any(outcome.wired.session is None for outcome in taken)
-            or any(outcome.stick_until is not None and not outcome.wired.sticky for outcome in taken)
-        )
-
-
 class Router:
     def __init__(
         self,
@@ -100,12 +71,14 @@ class Router:
         on_text_answer: Callable[[MessageReceived, UserId], Awaitable[bool]],
         say: Callable[..., Awaitable[None]],
         before: Callable[[Session], Awaitable[None]],
-        wake: Callable[[Session, Address | None], None],
+        ring: Callable[[SessionId], bool],
+        wake: Callable[[Session, Address | None, bool], None],
         entered: Callable[[SessionId, Sequence[InboundId], Sequence[InboundId]], Awaitable[None]],
     ) -> None:
         """`entered` is told which messages of a session the ledger has now, and which of them its inbox had before;
         `on_text_answer` tells whether a text answered an open question; `say` sends the host's own words; `before`
-        comes ahead of what is put into a session's inbox, `wake` after."""
+        comes ahead of what is put into a session's inbox; `ring` right after it, from any thread, where a runner lives;
+        `wake` then, and hears whether the runner was rung."""
         self._hub = hub
         self._channels = channels
         self._inbox = inbox
@@ -114,6 +87,7 @@ class Router:
         self._on_text_answer = on_text_answer
         self._say = say
         self._before = before
+        self._ring = ring
         self._wake = wake
         self._entered = entered
 
@@ -158,7 +132,7 @@ class Router:
             looked_at.append((await self._arrival(stored.id, stored.event, ask=ignored is None), ignored))
         asked = [arrival for arrival, ignored in looked_at if ignored is None]
         facts = iter(self._hub.store.peek(facts_of, asked, self._hub.clock.now()) if asked else ())
-        judged: list[_Judged] = []
+        judged: list[Judged] = []
         for arrival, ignored in looked_at:
             known = next(facts) if ignored is None else None
             if known is not None and known.asked and known.wired:
@@ -183,12 +157,12 @@ class Router:
             event = replace(event, address=event.address.chat)  # on a channel without threads it means nothing
         return Arrival(event_id, event, sender, threaded)
 
-    async def _judge(self, arrival: Arrival, ignored: str | None, facts: Facts | None) -> _Judged:
+    async def _judge(self, arrival: Arrival, ignored: str | None, facts: Facts | None) -> Judged:
         if ignored is not None or facts is None:
-            return _Judged(arrival, ignored=ignored or "own_message")
+            return Judged(arrival, ignored=ignored or "own_message")
         if facts.chat is None or not facts.wired:
-            return _Judged(arrival, unwired=True)
-        judged = _Judged(arrival)
+            return Judged(arrival, unwired=True)
+        judged = Judged(arrival)
         for wired in facts.wired:
             try:
                 judged.outcomes.append(await self._judge_wiring(arrival, facts, wired))
@@ -197,28 +171,33 @@ class Router:
                 self._could_not([judged], wired, problem)
         return judged
 
-    def _could_not(self, judged: Sequence[_Judged], wired: Wired, problem: JackfieldError) -> None:
+    def _could_not(self, judged: Sequence[Judged], wired: Wired, problem: JackfieldError) -> None:
         self._hub.trouble("routing")
         which = ", ".join(verdict.arrival.event_id for verdict in judged)
         log.warning("event %s could not be routed to %s: %s", which, wired.group.folder, problem)
 
-    async def _carry_out(self, judged: Sequence[_Judged], *, lasting: bool) -> None:
+    async def _carry_out(self, judged: Sequence[Judged], *, lasting: bool) -> None:
         """Fill the inboxes and the ledger, and wake; `lasting` when the next message must find it in the ledger.
 
         Raises:
             JackfieldError: some message could not be routed to some agent.
         """
-        filled = [(session.id, mine, await self._put(session, mine)) for session, mine in _by_session(judged)]
+        waits = lasting or not all(verdict.routed for verdict in judged)
+        rung: set[SessionId] = set()
+        filled = [
+            (session.id, mine, await self._put(session, mine, None if waits else rung))
+            for session, mine in by_session(judged)
+        ]
         reach("host.route.before_ledger")
         now = self._hub.clock.now()
-        units = [_ledger(verdict, now) for verdict in judged]
-        if lasting or not all(verdict.routed for verdict in judged):
+        units = [ledger(verdict, now) for verdict in judged]
+        if waits:
             await asyncio.gather(*(self._hub.store.write(unit) for unit in units))
-            self._wake_all(judged)
+            self._wake_all(judged, rung)
         else:
             # Not waited for: until it is in the ledger the event is `received`, and routing it again changes nothing.
             # Nothing that the runners do is recorded before it, since that is asked for later.
-            self._wake_all(judged)
+            self._wake_all(judged, rung)
             for unit in units:
                 self._hub.store.write_soon(unit)
         reach("host.route.after_ledger")
@@ -229,8 +208,8 @@ class Router:
             if verdict.failed is not None:
                 raise verdict.failed
 
-    def _wake_all(self, judged: Sequence[_Judged]) -> None:
-        """Wake each session once that got a message which engages it."""
+    def _wake_all(self, judged: Sequence[Judged], rung: set[SessionId]) -> None:
+        """Wake each session once that got a message which engages it; the runners of some were `rung` already."""
         woken: set[SessionId] = set()
         for verdict in judged:
             for outcome in verdict.outcomes:
@@ -238,17 +217,29 @@ class Router:
                 if to is None or outcome.state is not InboundState.QUEUED or to.id in woken:
                     continue
                 woken.add(to.id)
-                self._wake(to, verdict.arrival.event.answer_to or verdict.arrival.event.address)
+                event = verdict.arrival.event
+                self._wake(to, event.answer_to or event.address, to.id in rung)
 
-    async def _put(self, session: Session, mine: Sequence[tuple[_Judged, Outcome]]) -> list[InboundId]:
-        """Put what goes to one session into its inbox; what can't be put loses its outcome.  Those that were there."""
+    async def _put(
+        self, session: Session, mine: Sequence[tuple[Judged, Outcome]], rung: set[SessionId] | None
+    ) -> list[InboundId]:
+        """Put what goes to one session into its inbox; what can't be put loses its outcome.  Those that were there.
+
+        Its runner is rung at once, and the session added to `rung`, unless that is None.
+        """
+        engaged = any(outcome.state is InboundState.QUEUED for _, outcome in mine)
+
+        def ring() -> None:
+            if rung is not None and engaged and self._ring(session.id):
+                rung.add(session.id)
+
         try:
             rows = []
             for verdict, outcome in mine:
                 assert outcome.row is not None
                 rows.append(await self._inbox.with_files(session, outcome.row, verdict.arrival.event))
             await self._before(session)
-            repeated = await self._inbox.deliver(session, rows)
+            repeated = await self._inbox.deliver(session, rows, ring)
         except JackfieldError as problem:
             for verdict, outcome in mine:
                 verdict.outcomes.remove(outcome)
@@ -405,34 +396,3 @@ def _is_plain(stored: StoredEvent) -> bool:
     """Whether judging it needs no waiting, and does nothing: no file to fetch, and no command."""
     event = stored.event
     return isinstance(event, MessageReceived) and not event.attachments and command_token(event.text) is None
-
-
-def _by_session(judged: Sequence[_Judged]) -> list[tuple[Session, list[tuple[_Judged, Outcome]]]]:
-    """What goes into each inbox, in order."""
-    found: dict[SessionId, tuple[Session, list[tuple[_Judged, Outcome]]]] = {}
-    for verdict in judged:
-        for outcome in verdict.outcomes:
-            if outcome.session is not None:
-                found.setdefault(outcome.session.id, (outcome.session, []))[1].append((verdict, outcome))
-    return list(found.values())
-
-
-def _ledger(verdict: _Judged, now: UnixMs) -> Callable[[sqlite3.Connection], object]:
-    """What is entered in the ledger for one message."""
-    if verdict.ignored is not None:
-        return partial(
-            events.finish,
-            event_id=verdict.arrival.event_id,
-            state=EventState.IGNORED,
-            reason=verdict.ignored,
-            now=now,
-        )
-    if verdict.unwired:
-        return partial(note_unwired, arrival=verdict.arrival, now=now)
-    return partial(
-        record,
-        arrival=verdict.arrival,
-        outcomes=tuple(verdict.outcomes),
-        complete=verdict.failed is None,
-        now=now,
-    )

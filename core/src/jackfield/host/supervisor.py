@@ -152,12 +152,13 @@ class Supervisor:
         self._watch = self._hub.spawn(self._watching(), "supervisor")
         self._fill()
 
-    def wake(self, session_id: SessionId, group_id: AgentGroupId) -> None:
-        """There is something to do for this session: ring its runner, or have one started."""
+    def wake(self, session_id: SessionId, group_id: AgentGroupId, *, rung: bool = False) -> None:
+        """There is something to do for this session: ring its runner, unless that was done, or have one started."""
         runner = self._runners.get(session_id)
         if runner is not None and runner.stopping is None:
             runner.last_busy = runner.woken_at = self._hub.clock.monotonic()
-            runner.bell.ring()
+            if not rung:
+                runner.bell.ring()
             return
         if session_id in self._wanted or session_id in self._held:
             return
@@ -165,11 +166,12 @@ class Supervisor:
         self._waiting.setdefault(group_id, deque()).append(session_id)
         self._fill()
 
-    def ring(self, session_id: SessionId) -> None:
-        """Ring a runner that lives; start none."""
+    def ring(self, session_id: SessionId) -> bool:
+        """Ring a runner that lives, from any thread; start none.  Whether there is one."""
         runner = self._runners.get(session_id)
         if runner is not None:
             runner.bell.ring()
+        return runner is not None
 
     async def stop(self, session_id: SessionId, reason: str) -> bool:
         """End a session's runner; False when it has none.  It is started again when there is work."""

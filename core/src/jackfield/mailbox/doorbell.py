@@ -73,6 +73,32 @@ def peer_uid_of(connection: socket.socket) -> int | None:
     return None
 
 
+class _Voice:
+    """Rings the other end from any thread, past the event loop: it goes out right after the commit that it is about."""
+
+    def __init__(self) -> None:
+        self._line: socket.socket | None = None
+        self._lock = threading.Lock()
+
+    def take(self, line: socket.socket) -> None:
+        """Speak on that connection.  Raises OSError when there are no descriptors left."""
+        with self._lock:
+            self._line = line.dup()
+
+    def ring(self) -> None:
+        with self._lock:
+            if self._line is not None:
+                # Of a full socket the peer has not read what will wake it; of one that is gone the event loop is told.
+                with suppress(OSError):
+                    self._line.send(_RING)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._line is not None:
+                self._line.close()
+                self._line = None
+
+
 class HostBell:
     """The host's end: it listens while a runner lives.
 
@@ -129,9 +155,10 @@ class HostBell:
             raise MailboxError(f"could not listen at {path}: {problem.strerror or problem}") from problem
 
     def ring(self) -> None:
-        """Tell the runner to look.  Without one nothing happens: it looks when it connects."""
-        if self._line is not None:
-            self._line.ring()
+        """Tell the runner to look, from any thread.  Without one nothing happens: it looks when it connects."""
+        line = self._line
+        if line is not None:
+            line.voice.ring()
 
     async def close(self) -> None:
         """Stop listening and hang up; `on_gone` is not called."""
@@ -173,6 +200,7 @@ class HostBell:
 
 class _HostLine(asyncio.Protocol):
     def __init__(self, bell: HostBell) -> None:
+        self.voice = _Voice()
         self._bell = bell
         self._transport: asyncio.Transport | None = None
         self._window = 0.0
@@ -180,9 +208,16 @@ class _HostLine(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        uid = peer_uid_of(transport.get_extra_info("socket"))
+        line = transport.get_extra_info("socket")
+        uid = peer_uid_of(line)
         if not self._bell.lets_in(uid):
             _logger.warning("doorbell: a process of user %s was refused", uid)
+            self._transport.abort()
+            return
+        try:
+            self.voice.take(line)
+        except OSError as problem:
+            _logger.warning("doorbell: a runner has to come again: %s", problem.strerror or problem)
             self._transport.abort()
             return
         self._bell.came(self)
@@ -199,14 +234,11 @@ class _HostLine(asyncio.Protocol):
         self._bell.rang(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.voice.close()
         self._bell.went(self)
 
-    def ring(self) -> None:
-        # What the peer has not read yet will wake it as well; nothing must pile up for one that never reads.
-        if self._transport is not None and not self._transport.get_write_buffer_size():
-            self._transport.write(_RING)
-
     def hang_up(self) -> None:
+        self.voice.close()
         if self._transport is not None:
             self._transport.abort()
 
@@ -226,8 +258,7 @@ class RunnerBell:
         self._on_ring = on_ring
         self._on_gone = on_gone
         self._transport: asyncio.Transport | None = None
-        self._voice: socket.socket | None = None
-        self._speaking = threading.Lock()
+        self._voice = _Voice()
         self.closed = True
         """Whether the host is gone, or was never there; `connect` tries again."""
 
@@ -247,25 +278,21 @@ class RunnerBell:
             line.setblocking(False)
             with short_address(folder.bell) as address:
                 line.connect(address)  # a local socket connects at once, or not at all
-            self._voice = line.dup()
+            self._voice.take(line)
             await loop.create_unix_connection(lambda: _RunnerLine(self), sock=line)
         except OSError as problem:
             line.close()
-            self._fall_silent()
+            self._voice.close()
             raise NoHost(f"nobody listens at {folder.bell}: {problem.strerror or problem}") from problem
 
     def ring(self) -> None:
         """Tell the host to look; call it after the commit, from any thread."""
-        with self._speaking:
-            if self._voice is not None:
-                # A full socket's host will look anyway, and of one that is gone the event loop is told.
-                with suppress(OSError):
-                    self._voice.send(_RING)
+        self._voice.ring()
 
     async def close(self) -> None:
         """Hang up."""
         self.closed = True
-        self._fall_silent()
+        self._voice.close()
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
@@ -284,14 +311,8 @@ class RunnerBell:
         if transport is self._transport:
             self.closed = True
             self._transport = None
-            self._fall_silent()
+            self._voice.close()
             self._on_gone()
-
-    def _fall_silent(self) -> None:
-        with self._speaking:
-            if self._voice is not None:
-                self._voice.close()
-                self._voice = None
 
 
 class _RunnerLine(asyncio.Protocol):
