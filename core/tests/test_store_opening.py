@@ -19,8 +19,9 @@ from jackfield.store import Kept, Leftovers, Migration, Store, notes
 from jackfield.store.migrations import MIGRATIONS
 from jackfield.store.opening import inspect
 
+NEWEST = len(MIGRATIONS)
 JOBS = Migration(
-    2,
+    NEWEST + 1,
     "jobs",
     (
         "CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT, zone TEXT)",
@@ -28,7 +29,7 @@ JOBS = Migration(
     ),
 )
 REBUILD = Migration(
-    3,
+    NEWEST + 2,
     "rebuild jobs",
     (
         "CREATE TABLE jobs_new (id INTEGER PRIMARY KEY, name TEXT NOT NULL, zone TEXT)",
@@ -163,10 +164,10 @@ async def test_a_migration_that_only_the_log_holds_is_seen(tmp_path: Path) -> No
     script = """
         import os, sqlite3, sys
         db = sqlite3.connect(sys.argv[1], isolation_level=None)
-        db.execute("INSERT INTO schema_version VALUES (2, 'from the future', 'x', 0)")
+        db.execute("INSERT INTO schema_version VALUES (?, 'from the future', 'x', 0)", sys.argv[2:])
         os._exit(0)
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(path)], check=True)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(path), str(NEWEST + 1)], check=True)
     with pytest.raises(StoreNewer):
         await Store(path).open()
 
@@ -175,11 +176,11 @@ async def test_a_migration_that_changed_after_it_was_applied_is_refused(tmp_path
     path = tmp_path / "state.db"
     await visit(path, (*MIGRATIONS, JOBS))
     before = files(tmp_path)
-    changed = Migration(2, "jobs", (*JOBS.statements, "CREATE TABLE extra (id)"))
-    with pytest.raises(StoreError, match=r"migration 2 \('jobs'\) was changed"):
+    changed = Migration(NEWEST + 1, "jobs", (*JOBS.statements, "CREATE TABLE extra (id)"))
+    with pytest.raises(StoreError, match=rf"migration {NEWEST + 1} \('jobs'\) was changed"):
         await Store(path, migrations=(*MIGRATIONS, changed)).open()
     with pytest.raises(StoreError, match="where this version has 'other'"):
-        await Store(path, migrations=(*MIGRATIONS, Migration(2, "other", JOBS.statements))).open()
+        await Store(path, migrations=(*MIGRATIONS, Migration(NEWEST + 1, "other", JOBS.statements))).open()
     assert files(tmp_path) == before
 
 
@@ -222,10 +223,10 @@ async def test_a_database_with_data_is_backed_up_before_a_migration(tmp_path: Pa
     await visit(path, a="1")
     await visit(path, (*MIGRATIONS, JOBS))
     (backup,) = (tmp_path / "backups").iterdir()
-    assert backup.name.startswith("state-schema1-") and backup.suffix == ".db"
+    assert backup.name.startswith(f"state-schema{NEWEST}-") and backup.suffix == ".db"
     assert backup.stat().st_mode & 0o777 == 0o600
     assert ask(backup, "SELECT * FROM notes") == [("a", "1")]
-    assert ask(backup, "SELECT max(number) FROM schema_version") == [(1,)]
+    assert ask(backup, "SELECT max(number) FROM schema_version") == [(NEWEST,)]
     await visit(path, (*MIGRATIONS, JOBS))
     assert len(list((tmp_path / "backups").iterdir())) == 1
 
@@ -260,12 +261,14 @@ async def test_a_migration_that_loses_rows_or_fails_is_rolled_back(tmp_path: Pat
     path = tmp_path / "state.db"
     await visit(path, (*MIGRATIONS, JOBS), a="1")
     before = schema(path), ask(path, "SELECT * FROM jobs")
-    lossy = Migration(3, "rebuild jobs", (REBUILD.statements[0], statement, *REBUILD.statements[2:]), REBUILD.checks)
+    lossy = Migration(
+        NEWEST + 2, "rebuild jobs", (REBUILD.statements[0], statement, *REBUILD.statements[2:]), REBUILD.checks
+    )
     with pytest.raises(StoreError, match=why):
         await Store(path, migrations=(*MIGRATIONS, JOBS, lossy)).open()
     assert (schema(path), ask(path, "SELECT * FROM jobs")) == before
-    assert ask(path, "SELECT max(number) FROM schema_version") == [(2,)]
-    assert len(list((tmp_path / "backups").glob("*schema2*.db"))) == 1
+    assert ask(path, "SELECT max(number) FROM schema_version") == [(NEWEST + 1,)]
+    assert len(list((tmp_path / "backups").glob(f"*schema{NEWEST + 1}*.db"))) == 1
     await visit(path, (*MIGRATIONS, JOBS, REBUILD))
     assert ask(path, "SELECT count(*) FROM jobs") == [(3,)]
 
@@ -274,7 +277,7 @@ async def test_a_rebuild_must_not_leave_references_to_nothing(tmp_path: Path) ->
     """C203."""
     path = tmp_path / "state.db"
     linked = Migration(
-        2,
+        NEWEST + 1,
         "linked",
         (
             "CREATE TABLE parents (id INTEGER PRIMARY KEY)",
@@ -284,7 +287,7 @@ async def test_a_rebuild_must_not_leave_references_to_nothing(tmp_path: Path) ->
         ),
     )
     await visit(path, (*MIGRATIONS, linked), a="1")
-    cut = Migration(3, "cut", ("DELETE FROM parents WHERE id = 2",), rebuilds=True)
+    cut = Migration(NEWEST + 2, "cut", ("DELETE FROM parents WHERE id = 2",), rebuilds=True)
     with pytest.raises(StoreError, match="1 references point at nothing"):
         await Store(path, migrations=(*MIGRATIONS, linked, cut)).open()
     assert ask(path, "SELECT count(*) FROM parents") == [(2,)]
@@ -301,9 +304,9 @@ from jackfield.store.opening import inspect
 from jackfield.store import opening
 
 STEPS = (*MIGRATIONS,
-    Migration(2, "jobs", ("CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT)",
+    Migration(len(MIGRATIONS) + 1, "jobs", ("CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT)",
         "INSERT INTO jobs VALUES (1, 'a'), (2, 'b')")),
-    Migration(3, "rebuild", ("CREATE TABLE jobs_new (id INTEGER PRIMARY KEY, name TEXT NOT NULL)",
+    Migration(len(MIGRATIONS) + 2, "rebuild", ("CREATE TABLE jobs_new (id INTEGER PRIMARY KEY, name TEXT NOT NULL)",
         "INSERT INTO jobs_new SELECT * FROM jobs", "DROP TABLE jobs", "ALTER TABLE jobs_new RENAME TO jobs"),
         (Kept.rows("jobs"),), rebuilds=True))
 plain = sqlite3.connect
@@ -371,3 +374,19 @@ def test_a_migration_killed_at_any_statement_ends_the_same_after_a_rerun(tmp_pat
     assert done.returncode == 0, done.stderr
     kills = {name: int(count) for name, count in (line.split() for line in done.stdout.splitlines())}
     assert kills["new"] > 60 and kills["old"] > 20  # it did die at each
+
+
+async def test_a_home_of_the_first_schema_keeps_all_it_has(tmp_path: Path) -> None:
+    """C203."""
+    path = tmp_path / "state.db"
+    await visit(path, MIGRATIONS[:1], a="1")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("INSERT INTO users VALUES ('irc:ada', 'irc', 'Ada', 5)")
+        db.execute(
+            "INSERT INTO inbound (id, session_id, state, preview, created_at, updated_at) "
+            "VALUES ('in_1', 'ses_1', 'queued', 'hi', 5, 5)"
+        )
+    await visit(path)
+    assert ask(path, "SELECT id, display_name, timezone FROM users") == [("irc:ada", "Ada", None)]
+    assert ask(path, "SELECT id, state, turn, hops, chain FROM inbound") == [("in_1", "queued", None, 0, None)]
+    assert len(list((tmp_path / "backups").glob("state-schema1-*.db"))) == 1
