@@ -101,6 +101,12 @@ def _known(
         inner = _inner_model(fields[key].annotation)
         if inner is not None and isinstance(value, dict):
             value = _known(inner, value, text, (*prefix, key), problems)
+        named = _model_of_values(fields[key].annotation)
+        if named is not None and isinstance(value, dict):
+            value = {
+                name: _known(named, one, text, (*prefix, key, name), problems) if isinstance(one, dict) else one
+                for name, one in value.items()
+            }
         out[key] = value
     return out
 
@@ -120,6 +126,13 @@ def _inner_model(annotation: Any) -> type[BaseModel] | None:
         models = [inner for part in typing.get_args(annotation) if (inner := _inner_model(part)) is not None]
         return models[0] if len(models) == 1 else None
     return None
+
+
+def _model_of_values(annotation: Any) -> type[BaseModel] | None:
+    """The model of each value, where the annotation is a table of them."""
+    if typing.get_origin(annotation) is not dict:
+        return None
+    return _inner_model(typing.get_args(annotation)[1])
 
 
 def _field(model: type[BaseModel], path: Sequence[int | str]) -> FieldInfo | None:

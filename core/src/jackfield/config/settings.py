@@ -10,13 +10,25 @@ import re
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jackfield.api import Limits
 from jackfield.config.problems import BadValue, near
-from jackfield.models import RunnerLimits
+from jackfield.errors import MalformedData
+from jackfield.models import ExternalServer, RunnerLimits
+from jackfield.models.packages import Manager, Packages, checked_name
+from jackfield.models.runner_spec import SERVER_NAME
 
-__all__ = ["AgentLimits", "AgentSettings", "HostSettings", "IngressSettings", "Size"]
+__all__ = [
+    "AgentLimits",
+    "AgentSettings",
+    "ApprovalSettings",
+    "HostSettings",
+    "IngressSettings",
+    "McpSettings",
+    "PackageSettings",
+    "Size",
+]
 
 _SIZE = re.compile(r"^\s*(\d{1,12})\s*(|B|[KMG]i?B?)\s*$", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -84,6 +96,12 @@ class HostSettings(_Settings):
     """Hours for which an agent, once mentioned, goes on listening in a `mention-sticky` chat."""
     question_timeout: Seconds = Field(default=300.0, ge=5, le=86_400)
     """Seconds until an agent's question to a person counts as unanswered."""
+    loop_turns: int = Field(default=10, ge=0, le=10_000)
+    """How many times in a row somebody may answer an agent at a machine's pace, faster than a person reads and writes,
+    before the chat's agents rest for that sender: else two programs would answer each other for ever. Ten times as many
+    answers at any pace within ten minutes have the same effect. 0 turns it off."""
+    loop_rest: Seconds = Field(default=600.0, ge=1, le=604_800)
+    """Seconds for which they rest; half a minute without a word of either side ends it, too."""
     messages_per_minute: int = Field(default=60, ge=1, le=1_000_000)
     """How many messages one conversation may send in a minute, to all chats together, each part of a long text counted;
     so many may leave at once, more wait. What a platform allows in a chat counts besides."""
@@ -124,6 +142,15 @@ class IngressSettings(_Settings):
     """Bytes that the body of a request may have, whatever more a channel would take."""
 
 
+class ApprovalSettings(_Settings):
+    """The `[approvals]` table of `jackfield.toml`: how long people have to decide what agents ask for."""
+
+    hours: float = Field(default=24.0, gt=0, le=720, allow_inf_nan=False)
+    """Hours until a request that nobody decided expires, which is neither yes nor no."""
+    remind: float = Field(default=0.5, ge=0, lt=1, allow_inf_nan=False)
+    """Which part of that time passes until the person who was asked is reminded, once; 0 for never."""
+
+
 class AgentLimits(_Settings):
     """The `[limits]` table of `agent.toml`."""
 
@@ -149,6 +176,89 @@ class AgentLimits(_Settings):
     """How many files it may hold open."""
 
 
+def _package(manager: Manager) -> AfterValidator:
+    def check(value: str) -> str:
+        try:
+            return checked_name(manager, value)
+        except MalformedData as problem:
+            raise BadValue(problem.message) from None
+
+    return AfterValidator(check)
+
+
+class PackageSettings(_Settings):
+    """The `[packages]` table of an `agent.toml`: what is installed for the agent besides what its runtime has.
+
+    It is a record. `jackfield group packages` changes it and installs; after an edit by hand, `jackfield group packages
+    rebuild GROUP` does.
+    """
+
+    apt: Annotated[tuple[Annotated[str, _package("apt")], ...], BeforeValidator(_list), Field(max_length=200)] = ()
+    """Packages of the operating system. The `process` runtime can't install any: it has the host's."""
+    npm: Annotated[tuple[Annotated[str, _package("npm")], ...], BeforeValidator(_list), Field(max_length=200)] = ()
+    """Packages of Node.js, by name."""
+    pip: Annotated[tuple[Annotated[str, _package("pip")], ...], BeforeValidator(_list), Field(max_length=200)] = ()
+    """Packages of Python, each a name or `name==version`."""
+
+    @property
+    def packages(self) -> Packages:
+        return Packages(apt=self.apt, npm=self.npm, pip=self.pip)
+
+
+class McpSettings(_Settings):
+    """A `[mcp.<name>]` table of an `agent.toml`: an MCP server whose tools the agent has as `<name>__<tool>`.
+
+    Either `command` or `url`. In `env` and `headers`, a value `secret:NAME` (or `Bearer secret:NAME`) stands for the
+    secret of that name, and never lies in a file.
+    """
+
+    command: str = Field(default="", max_length=4096)
+    """The program that the agent's runner starts, inside its sandbox, and speaks with over stdin and stdout."""
+    args: Annotated[tuple[str, ...], BeforeValidator(_list), Field(max_length=200)] = ()
+    """Its arguments."""
+    env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")], str] = Field(default_factory=dict)
+    """Variables that it gets besides the few that every program gets."""
+    cwd: str = Field(default="", max_length=4096)
+    """Where it starts, absolute or relative to the workspace, which it is when left out."""
+    url: str = Field(default="", max_length=4096, pattern=r"^(https?://[^\s]+)?$")
+    """The address of a server that runs elsewhere and speaks streamable HTTP."""
+    headers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,128}$")], str] = Field(default_factory=dict)
+    """HTTP headers that are sent to it."""
+    enabled: bool = True
+    """Whether the agent has it."""
+    timeout: Seconds = Field(default=60.0, ge=1, le=86_400)
+    """Seconds that a call of one of its tools may take."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> McpSettings:
+        if bool(self.command) == bool(self.url):
+            raise BadValue("it needs exactly one of the two", allowed="a command, or a url")
+        if self.url and (self.args or self.env or self.cwd):
+            raise BadValue("a server with a url is not started here", allowed="args, env and cwd go with a command")
+        if self.command and self.headers:
+            raise BadValue("a program takes no headers", allowed="headers go with a url")
+        texts = (self.command, *self.args, *self.env.values(), self.cwd, self.url, *self.headers.values())
+        if any("\0" in text or len(text) > 32_768 for text in texts):
+            raise BadValue("a text holds a zero byte or has more than 32,768 characters")
+        if any("\n" in text or "\r" in text for text in self.headers.values()):
+            raise BadValue("a header is more than one line")
+        return self
+
+    def external(self) -> ExternalServer:
+        """What the runner is told."""
+        return ExternalServer(
+            command=(self.command, *self.args) if self.command else (),
+            env=dict(self.env),
+            cwd=self.cwd,
+            url=self.url,
+            headers=dict(self.headers),
+            timeout=self.timeout,
+        )
+
+
+ServerName = Annotated[str, Field(pattern=SERVER_NAME, max_length=32)]
+
+
 class AgentSettings(_Settings):
     """The whole of an `agent.toml`."""
 
@@ -171,7 +281,14 @@ class AgentSettings(_Settings):
     unwrapped: Literal["origin", "nudge"] = "origin"
     """Text outside `<message>` blocks: `origin` sends it to where the messages came from, `nudge` asks the agent to
     address it."""
+    permissions: dict[Word, Literal["ask", "always", "allow", "never"]] = Field(default_factory=dict)
+    """Whether a person is asked before the agent does a thing, by the thing's kind, such as `create_agent`: `ask` asks
+    unless everybody whose messages the turn answers is an owner or admin, `always` asks in any case, `allow` asks
+    nobody, `never` refuses. What is left out is as its kind says."""
     limits: AgentLimits = AgentLimits()
+    packages: PackageSettings = PackageSettings()
+    mcp: Annotated[dict[ServerName, McpSettings], Field(max_length=50)] = Field(default_factory=dict)
+    """MCP servers whose tools the agent has, by name."""
     providers: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings of each provider, by its name."""
     tool_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)

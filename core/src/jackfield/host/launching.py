@@ -16,6 +16,7 @@ from jackfield.errors import ConfigError, JackfieldError, NotFound, PluginBroken
 from jackfield.host import instructions
 from jackfield.host.hub import Hub, accepted_key
 from jackfield.host.settings_of import validated
+from jackfield.host.workshop.shelf import folders_seen
 from jackfield.ids import SessionId
 from jackfield.mailbox import HostBell
 from jackfield.models import MAILBOX_FORMAT, RUNNER_PROTOCOL, Address, AgentGroup, Destination, RunnerSpec, Session
@@ -328,6 +329,8 @@ class Launcher:
             plugins=self._modules(agent),
             provider_settings={key: json.dumps(value) for key, value in provider.items()},
             tool_settings={key: json.dumps(value) for key, value in agent.tool_settings.items()},
+            servers={name: one.external() for name, one in agent.mcp.items() if one.enabled},
+            package_folders=folders_seen(place.group.folder, runtime.paths(place).group),
             limits=agent.runner_limits(host),
             timezone=agent.timezone or host.timezone,
             unwrapped=agent.unwrapped,

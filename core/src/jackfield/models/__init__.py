@@ -118,6 +118,7 @@ if TYPE_CHECKING:
     from jackfield.models.runner_spec import (
         MAILBOX_FORMAT,
         RUNNER_PROTOCOL,
+        ExternalServer,
         RunnerLimits,
         RunnerPaths,
         RunnerSpec,
@@ -160,6 +161,7 @@ __all__ = [
     "Event",
     "EventContent",
     "EventState",
+    "ExternalServer",
     "IgnoredPolicy",
     "InboundContent",
     "InboundEntry",
@@ -327,6 +329,7 @@ _HOME_OF = {
     "runner_spec": (
         "MAILBOX_FORMAT",
         "RUNNER_PROTOCOL",
+        "ExternalServer",
         "RunnerLimits",
         "RunnerPaths",
         "RunnerSpec",

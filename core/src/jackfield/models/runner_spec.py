@@ -6,12 +6,23 @@ from dataclasses import dataclass, field
 
 from jackfield.ids import AgentGroupId, SessionId
 
-__all__ = ["MAILBOX_FORMAT", "RUNNER_PROTOCOL", "RunnerLimits", "RunnerPaths", "RunnerSpec"]
+__all__ = [
+    "MAILBOX_FORMAT",
+    "RUNNER_PROTOCOL",
+    "SERVER_NAME",
+    "ExternalServer",
+    "RunnerLimits",
+    "RunnerPaths",
+    "RunnerSpec",
+]
 
 MAILBOX_FORMAT = 1
 """The format that this version writes; a runner reads this and the one before."""
 RUNNER_PROTOCOL = 1
 """Spoken between host and runner besides the mailbox's tables (C207)."""
+
+SERVER_NAME = r"^[a-z0-9]+(?:[_-][a-z0-9]+)*$"
+"""What an MCP server may be called: no `__`, which parts its name from a tool's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +49,24 @@ class RunnerPaths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalServer:
+    """An MCP server of the group: a program that the runner starts (`command`), or one somewhere else (`url`).
+
+    A value of `env` or `headers` that ends in ``secret:NAME`` gets that secret there; the spec itself holds none.
+    """
+
+    command: tuple[str, ...] = ()
+    """The program and its arguments; empty for one with a `url`."""
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    """Absolute or relative to the workspace, which it is when left out."""
+    url: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    timeout: float = 60.0
+    """Seconds that a call of one of its tools may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerSpec:
     session_id: SessionId
     agent_group_id: AgentGroupId
@@ -60,6 +89,10 @@ class RunnerSpec:
     """What plugins of the host added to the system prompt (`compose_prompt`)."""
     tool_instructions: dict[str, str] = field(default_factory=dict)
     """By tool set, where a plugin of the host changed them (`tool_instructions`); the others are the tool set's own."""
+    servers: dict[str, ExternalServer] = field(default_factory=dict)
+    """The group's MCP servers, by name (`[mcp.<name>]`)."""
+    package_folders: dict[str, str] = field(default_factory=dict)
+    """Where the group's installed packages lie, as the runner sees them, by package manager (`pip`, `npm`)."""
     limits: RunnerLimits = RunnerLimits()
     timezone: str = "UTC"
     unwrapped: str = "origin"
