@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jackfield_channel_kit.text.dialects import DIALECTS
 from jackfield_channel_kit.text.render import plain, render, signal_ranges
@@ -347,6 +347,13 @@ def test_nothing_raises_and_slack_gets_no_tag_of_its_authors(text: str) -> None:
 
 
 @given(texts.filter(lambda text: "&#10;" not in text))
+@example("~~~`")
+@example("-\n\n\n- ")
+@example("1. a\n\n[x]: y\n\n1. b\n\n[z]: y\n\n1. c")
+@example("https://x_y.example/_a_\\#")
+@example("https://x_y.example/_a_#\n-")
+@example("# a \\#\n\n# b\\##\n\n# \\#")
+@example("~~~a`b\n~~~~\n~~~\n```\n")
 @settings(deadline=None, max_examples=500)
 def test_commonmark_again_means_the_same(text: str) -> None:
     def meaning(source: str) -> str:

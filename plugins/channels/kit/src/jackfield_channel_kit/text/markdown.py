@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
-__all__ = ["clean", "parse", "safe_target"]
+__all__ = ["clean", "parse", "safe_target", "url_end"]
 
 DEEPEST = 40
 """Levels of blocks in blocks (a list in a list counts two).  What is nested deeper is shown without its lists and
@@ -92,8 +92,7 @@ def _bare_url(state: StateInline, silent: bool) -> bool:
     start = at - len(scheme)
     if scheme not in ("http", "https") or (start > 0 and source[start - 1].isalnum()):
         return False
-    found = _IN_URL.match(source, at + 3, state.posMax)
-    end = _sentence_end(source, at + 3, found.end()) if found is not None else at
+    end = url_end(source, at + 3, state.posMax)
     if end <= at + 3 or not state.pending.lower().endswith(scheme):
         return False
     if not silent:
@@ -105,6 +104,12 @@ def _bare_url(state: StateInline, silent: bool) -> bool:
         state.push("link_close", "a", -1).markup = "bare"
     state.pos = end
     return True
+
+
+def url_end(source: str, start: int, most: int) -> int:
+    """Where a bare URL ends whose part behind `://` begins at `start`."""
+    found = _IN_URL.match(source, start, most)
+    return _sentence_end(source, start, found.end()) if found is not None else start
 
 
 def _sentence_end(source: str, start: int, end: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jackfield_channel_kit.text.dialects.dialect import Dialect, defused
+from jackfield_channel_kit.text.markdown import url_end
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -19,7 +20,11 @@ _SPECIAL = re.compile(
 _LINE_START = re.compile(r"^([ \t]*)([#>=|:-]|[*+](?=\s|$)|\d{1,9}(?=[.)](?:\s|$)))", re.M)
 _TICKS = re.compile(r"`+")
 _FENCES = re.compile(r"^[ \t]*(`{3,})", re.M)
+_CLOSING = re.compile(r"(?:^|[ \t])#+$")
+"""What ends a heading and is no part of it."""
 _AWKWARD = re.compile(r"[\s()<>\\]")
+_OTHER = {"-": "*", "*": "-", "+": "-", ".": ")", ")": "."}
+"""Another marker for a list."""
 
 
 def code_span(content: str) -> str:
@@ -38,11 +43,11 @@ def fenced(code: str, info: str, marker: str = "```") -> str:
     """A fenced block; the fence is longer when the code holds one."""
     if code and not code.endswith("\n"):
         code += "\n"
-    if marker[0] in code and marker in code:
-        longest = max((len(run) for run in re.findall(re.escape(marker[0]) + "{3,}", code)), default=0)
-        marker = marker[0] * max(len(marker), longest + 1)
-    if "`" in info and marker[0] == "`":
-        info = ""
+    if "`" in info:
+        marker = "~~~"  # back-ticks can't have one in their info string
+    if marker in code:
+        longest = max(len(run) for run in re.findall(re.escape(marker[0]) + "{3,}", code))
+        marker = marker[0] * (longest + 1)
     return f"{marker}{info}\n{code}{marker}"
 
 
@@ -63,6 +68,15 @@ class CommonMark(Dialect):
         """A link's target as it stands between the parentheses."""
         return f"<{href}>" if _AWKWARD.search(href) else href
 
+    def inline(self, children: Sequence[Token]) -> str:
+        for opened, closed, after in zip(children, children[2:], children[3:], strict=False):
+            if opened.markup == closed.markup == "bare" and closed.type == "link_close" and after.type == "text":
+                href = str(opened.attrs["href"])
+                following = href + self.text(after.content)
+                if url_end(following, href.index("://") + 3, len(following)) != len(href):
+                    opened.markup = closed.markup = "autolink"  # between < and >, where it ends without doubt
+        return super().inline(children)
+
     def mark(self, kind: str, token: Token, children: Sequence[Token], index: int) -> str:
         return token.markup
 
@@ -74,7 +88,14 @@ class CommonMark(Dialect):
 
     def heading(self, level: int, children: Sequence[Token]) -> str:
         content = " ".join(self.inline([token for token in children if token.type != "hardbreak"]).split("\n"))
-        return "#" * level + " " + (content[:-1] + "\\#" if content.endswith("#") else content)
+        return "#" * level + " " + (content[:-1] + "\\#" if _CLOSING.search(content) else content)
+
+    def _list(self, tokens: Sequence[Token], at: int, end: int, depth: int, indent: str) -> str:
+        """A list behind a list keeps apart from it by its marker: what kept them apart, a definition, is gone."""
+        before, opened = tokens[at - 1] if at else None, tokens[at]
+        if before is not None and before.type == tokens[end].type and before.markup == opened.markup:
+            opened.markup = tokens[end].markup = _OTHER[opened.markup]
+        return super()._list(tokens, at, end, depth, indent)
 
     def code(self, content: str) -> str:
         return code_span(content)

@@ -42,7 +42,8 @@ class Discord(CommonMark):
         return f"{number}. "
 
     def code_block(self, code: str, language: str) -> str:
-        return fenced(code.replace("```", "`" + ZERO_WIDTH_SPACE + "``"), language)
+        known = "" if "`" in language else language  # such a one needs a fence of tildes, which is none there
+        return fenced(code.replace("```", "`" + ZERO_WIDTH_SPACE + "``"), known)
 
     def table(self, rows: list[list[Sequence[Token]]], alignments: list[str]) -> str:
         return Dialect.table(self, rows, alignments)
