@@ -14,6 +14,12 @@ _LEDGER = (
     # hops, chain: how many agents handed the message on, and the first message that this one follows from.
     "ALTER TABLE inbound ADD COLUMN hops INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE inbound ADD COLUMN chain TEXT",
+    # source: the session of the agent that wrote the message; NULL for what no agent wrote.
+    "ALTER TABLE inbound ADD COLUMN source TEXT",
+    "CREATE INDEX inbound_of_agents ON inbound (created_at) WHERE source IS NOT NULL",
+    "CREATE INDEX inbound_by_turn ON inbound (turn) WHERE turn IS NOT NULL",
+    # created_by: the agent group whose agent made this one.
+    "ALTER TABLE agent_groups ADD COLUMN created_by TEXT",
     """CREATE TABLE chains (
         id TEXT PRIMARY KEY,
         messages INTEGER NOT NULL,
@@ -124,8 +130,10 @@ _APPROVALS = (
 )
 
 _SCHEDULE = (
-    # A series.  next_at: the next occurrence, NULL when there is none; only an active series has one.
-    # session_key, mode, messaging_group_id, thread_id: the conversation it runs in, made again if it was closed.
+    # A series.  session_key, session_mode, messaging_group_id, thread_id: the conversation it runs in, made again if
+    # it was closed; origin: where its answers go; creator: '<agent group> <session key>' of who scheduled it, NULL for
+    # an operator.  next_at: the next occurrence, kept while paused; look_at: when the timer looks at the series, NULL
+    # while it is not active or has a run that has not ended.  unsaid: what people have not been told yet.
     """CREATE TABLE tasks (
         id TEXT PRIMARY KEY,
         agent_group_id TEXT NOT NULL REFERENCES agent_groups (id) ON DELETE CASCADE,
@@ -134,28 +142,38 @@ _SCHEDULE = (
         session_key TEXT NOT NULL,
         session_mode TEXT NOT NULL,
         origin TEXT,
+        creator TEXT,
         created_by TEXT,
         prompt TEXT NOT NULL,
         script TEXT,
         cron TEXT,
-        first_at INTEGER NOT NULL,
         timezone TEXT NOT NULL,
         catch_up TEXT NOT NULL CHECK (catch_up IN ('latest', 'all', 'skip')),
         state TEXT NOT NULL CHECK (state IN ('active', 'paused', 'done', 'cancelled', 'stopped')),
         reason TEXT,
         next_at INTEGER,
+        look_at INTEGER,
         failures INTEGER NOT NULL DEFAULT 0,
+        script_failures INTEGER NOT NULL DEFAULT 0,
         stop_after INTEGER,
+        unsaid TEXT,
         created_at INTEGER NOT NULL,
         updated_at INTEGER NOT NULL,
-        CHECK (next_at IS NULL OR state = 'active')
+        CHECK (look_at IS NULL OR (state = 'active' AND next_at IS NOT NULL))
     ) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX tasks_due ON tasks (next_at) WHERE next_at IS NOT NULL",
-    "CREATE INDEX tasks_by_group ON tasks (agent_group_id, id)",
+    "CREATE INDEX tasks_due ON tasks (look_at) WHERE look_at IS NOT NULL",
+    "CREATE INDEX tasks_by_session ON tasks (agent_group_id, session_key, look_at)",
+    "CREATE INDEX tasks_by_creator ON tasks (creator) WHERE creator IS NOT NULL",
+    "CREATE INDEX tasks_by_time ON tasks (created_at)",
+    "CREATE INDEX tasks_ended ON tasks (updated_at) WHERE state IN ('done', 'cancelled')",
+    "CREATE INDEX tasks_unsaid ON tasks (id) WHERE unsaid IS NOT NULL",
+    # missed_from: the first of the occurrences that were left out, for which this one stands.
     """CREATE TABLE task_runs (
         id TEXT PRIMARY KEY,
         task_id TEXT NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
         due_at INTEGER NOT NULL,
+        missed_from INTEGER,
+        extra INTEGER NOT NULL DEFAULT 0,
         inbound_id TEXT NOT NULL UNIQUE,
         session_id TEXT,
         state TEXT NOT NULL CHECK (state IN
@@ -165,7 +183,8 @@ _SCHEDULE = (
         finished_at INTEGER,
         UNIQUE (task_id, due_at)
     ) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX task_runs_open ON task_runs (task_id) WHERE state IN ('claimed', 'queued')",
+    "CREATE INDEX task_runs_open ON task_runs (session_id, task_id) WHERE state IN ('claimed', 'queued')",
+    "CREATE INDEX task_runs_open_of_task ON task_runs (task_id) WHERE state IN ('claimed', 'queued')",
     "CREATE INDEX task_runs_claimed ON task_runs (id) WHERE state = 'claimed'",
     "CREATE INDEX task_runs_ended ON task_runs (finished_at) WHERE finished_at IS NOT NULL",
 )
