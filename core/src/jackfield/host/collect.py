@@ -347,11 +347,11 @@ def _apply_ack(db: sqlite3.Connection, session: Session, ack: Ack, now: UnixMs, 
     if entry.session_id != session.id:
         return  # not a message of this session: nothing that a runner says about it counts
     if ack.status is AckStatus.PROCESSING:
-        inbound.set_state(db, entry.id, InboundState.CLAIMED, now, attempts=ack.attempt)
+        inbound.set_state(db, entry.id, InboundState.CLAIMED, now, attempts=ack.attempt, turn=ack.turn)
     elif ack.status is AckStatus.RELEASED:
         inbound.set_state(db, entry.id, InboundState.QUEUED, now, attempts=max(0, ack.attempt - 1))
     elif ack.status is AckStatus.COMPLETED:
-        inbound.set_state(db, entry.id, InboundState.COMPLETED, now, attempts=ack.attempt)
+        inbound.set_state(db, entry.id, InboundState.COMPLETED, now, attempts=ack.attempt, turn=ack.turn)
         outcome.ended.append((ack, InboundState.COMPLETED))
     else:
         _apply_failure(db, session, entry, ack, now, outcome)
@@ -379,13 +379,17 @@ def _apply_failure(
             outcome.parked = outcome.shared = True
             outcome.tell = tell if ack.attempt == 1 else outcome.tell
         case retry.Complete(reason=reason):
-            inbound.set_state(db, entry.id, InboundState.DROPPED, now, attempts=ack.attempt, reason=reason)
+            inbound.set_state(
+                db, entry.id, InboundState.DROPPED, now, attempts=ack.attempt, reason=reason, turn=ack.turn
+            )
             outcome.ended.append((ack, InboundState.DROPPED))
             return
         case retry.Fail(reason=reason, tell=tell):
-            inbound.set_state(db, entry.id, InboundState.FAILED, now, attempts=ack.attempt, reason=reason)
+            inbound.set_state(
+                db, entry.id, InboundState.FAILED, now, attempts=ack.attempt, reason=reason, turn=ack.turn
+            )
             outcome.ended.append((ack, InboundState.FAILED))
             outcome.tell = tell
             return
-    inbound.set_state(db, entry.id, state, now, attempts=ack.attempt, next_try_at=at, reason=reason)
+    inbound.set_state(db, entry.id, state, now, attempts=ack.attempt, next_try_at=at, reason=reason, turn=ack.turn)
     outcome.later = True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from jackfield.clock import UnixMs
-from jackfield.ids import DeliveryId, EventId, InboundId, SessionId, WiringId
+from jackfield.ids import DeliveryId, EventId, InboundId, SessionId, TurnId, WiringId
 from jackfield.models.addresses import Address
 
 __all__ = ["Delivery", "DeliveryState", "EventState", "InboundEntry", "InboundState"]
@@ -68,6 +68,14 @@ class InboundEntry:
     preview: str
     created_at: UnixMs
     updated_at: UnixMs
+    turn: TurnId | None = None
+    """The turn that took it last."""
+    hops: int = 0
+    """How many agents handed it on."""
+    chain: str | None = None
+    """The message that it follows from, by whatever way through agents; None for one that follows from none."""
+    source: SessionId | None = None
+    """The session of the agent that wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jackfield.clock import UnixMs
-from jackfield.ids import AgentGroupId, EventId, InboundId, MessagingGroupId, SessionId, WiringId
+from jackfield.ids import AgentGroupId, EventId, InboundId, MessagingGroupId, SessionId, TurnId, WiringId
 from jackfield.models import InboundEntry, InboundState
 from jackfield.store.text import storable
 
@@ -33,7 +33,10 @@ __all__ = [
 
 ENDS = frozenset({InboundState.COMPLETED, InboundState.FAILED, InboundState.DROPPED, InboundState.REFUSED})
 
-_COLUMNS = "id, event_id, wiring_id, session_id, state, attempts, next_try_at, reason, preview, created_at, updated_at"
+_COLUMNS = (
+    "id, event_id, wiring_id, session_id, state, attempts, next_try_at, reason, preview, created_at, updated_at, "
+    "turn, hops, chain, source"
+)
 # The text of these conditions is that of the partial indexes; SQLite uses one only for the very same condition.
 _OPEN = "state IN ('queued', 'claimed', 'retrying', 'parked', 'context')"
 _ACTIVE = "state IN ('queued', 'claimed', 'retrying', 'parked')"
@@ -52,6 +55,10 @@ def _entry(row: tuple[Any, ...]) -> InboundEntry:
         preview=row[8],
         created_at=UnixMs(row[9]),
         updated_at=UnixMs(row[10]),
+        turn=row[11],
+        hops=row[12],
+        chain=row[13],
+        source=row[14],
     )
 
 
@@ -66,12 +73,31 @@ def record(
     preview: str,
     now: UnixMs,
     reason: str | None = None,
+    hops: int = 0,
+    chain: str | None = None,
+    source: SessionId | None = None,
 ) -> bool:
-    """Enter a message.  False when this id is there already; then nothing changes."""
+    """Enter a message.  False when this id is there already; then nothing changes.
+
+    `hops`, `chain` and `source` are of what follows from another agent's message (`jackfield.store.chains`).
+    """
     done = db.execute(
-        "INSERT INTO inbound (id, event_id, wiring_id, session_id, state, reason, preview, created_at, updated_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-        (id, event_id, wiring_id, session_id, state.value, storable(reason), storable(preview), now, now),
+        "INSERT INTO inbound (id, event_id, wiring_id, session_id, state, reason, preview, created_at, updated_at, "
+        "hops, chain, source) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        (
+            id,
+            event_id,
+            wiring_id,
+            session_id,
+            state.value,
+            storable(reason),
+            storable(preview),
+            now,
+            now,
+            hops,
+            chain,
+            source,
+        ),
     )
     return done.rowcount == 1
 
@@ -85,15 +111,16 @@ def set_state(
     attempts: int | None = None,
     next_try_at: UnixMs | None = None,
     reason: str | None = None,
+    turn: TurnId | None = None,
 ) -> bool:
-    """Move an unfinished entry.  `attempts` stays when None; `next_try_at` and `reason` are replaced.
+    """Move an unfinished entry.  `attempts` and `turn` stay when None; `next_try_at` and `reason` are replaced.
 
     False when it has an end already (which stays) or is unknown.
     """
     done = db.execute(
-        "UPDATE inbound SET state = ?, attempts = coalesce(?, attempts), next_try_at = ?, reason = ?, updated_at = ? "
-        f"WHERE id = ? AND {_OPEN}",
-        (state.value, attempts, None if state in ENDS else next_try_at, storable(reason), now, id),
+        "UPDATE inbound SET state = ?, attempts = coalesce(?, attempts), next_try_at = ?, reason = ?, "
+        f"turn = coalesce(?, turn), updated_at = ? WHERE id = ? AND {_OPEN}",
+        (state.value, attempts, None if state in ENDS else next_try_at, storable(reason), turn, now, id),
     )
     return done.rowcount == 1
 
