@@ -208,6 +208,7 @@ class FakeInstance:
     def __init__(self, name: str, channel: FakeChannel) -> None:
         self.name = name
         self.type = "fake"
+        self.section = ChannelSection(name, "fake")
         self.info = ChannelInfo(type="fake", title="Fake")
         self.channel: FakeChannel | None = channel
         self.status = ChannelStatus(state=ChannelState.READY)

@@ -73,6 +73,8 @@ class ChannelInfo:
     """It runs on the operator's own machine and may claim `Trust.OPERATOR`; such a channel is never refused for an
     unisolated runtime, and its `answer_to` is honoured."""
     docs_url: str | None = None
+    programs: bool = False
+    """Programs write there by design, at their own pace: nobody there is taken for a loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from pydantic import BaseModel
 
@@ -24,7 +24,7 @@ from jackfield.config.files import write_atomically
 from jackfield.config.home import Home
 from jackfield.config.lines import KeyPath, find_lines
 from jackfield.config.problems import Problem, Severity, near, refuse, shown
-from jackfield.config.settings import AgentSettings, HostSettings, IngressSettings
+from jackfield.config.settings import AgentSettings, ApprovalSettings, HostSettings, IngressSettings
 from jackfield.errors import ConfigError
 
 __all__ = [
@@ -43,11 +43,12 @@ __all__ = [
 
 M = TypeVar("M", bound=BaseModel)
 Table = dict[str, Any]
+BotPolicy = Literal["none", "mentions", "all"]
 
 SIZE_LIMIT = 1_048_576
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
 _NAME_RULE = "letters, digits, '_' and '-', at most 64, first a letter or digit"
-_TABLES = ("host", "ingress", "channels", "extensions", "runtimes")
+_TABLES = ("host", "ingress", "approvals", "channels", "extensions", "runtimes")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ class ChannelSection:
     """Everything else in the table; `Configuration.settings_of` validates it by the plugin's model."""
     enabled: bool = True
     """False when the table says so, and when something in it is wrong; such a channel isn't started."""
+    bots: BotPolicy = "none"
+    """Which messages of those that the platform calls bots are taken (C228): none, those that mention our bot (a reply
+    is no mention), or all."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Configuration:
     runtimes: Mapping[str, Table] = field(default_factory=dict)
     """Settings of each runtime, by its name."""
     ingress: IngressSettings = field(default_factory=IngressSettings)
+    approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
     problems: tuple[Problem, ...] = ()
     source: Path | None = None
     """The file that was read: `jackfield.toml`, or its last good copy."""
@@ -162,6 +167,10 @@ def check_text(home: Home, text: str, file: Path | None = None) -> Configuration
         IngressSettings, _table(table, ("ingress",), places, problems), places, ("ingress",), fall_back=True
     )
     problems.extend(ingress.problems)
+    approvals = check_table(
+        ApprovalSettings, _table(table, ("approvals",), places, problems), places, ("approvals",), fall_back=True
+    )
+    problems.extend(approvals.problems)
     channels = _channels(_table(table, ("channels",), places, problems), places, problems)
     extensions = {
         name: ExtensionSection(name, settings)
@@ -177,6 +186,7 @@ def check_text(home: Home, text: str, file: Path | None = None) -> Configuration
         extensions,
         runtimes,
         ingress.settings or IngressSettings(),
+        approvals.settings or ApprovalSettings(),
         tuple(problems),
         file,
         places,
@@ -371,11 +381,29 @@ def _enabled(settings: Table, path: KeyPath, places: Text, problems: list[Proble
     return value
 
 
+def _bots(settings: Table, path: KeyPath, places: Text, problems: list[Problem]) -> BotPolicy:
+    """Take `bots` out of the table; a wrong value means none."""
+    value = settings.pop("bots", "none")
+    for policy in get_args(BotPolicy):
+        if value == policy:
+            return cast("BotPolicy", policy)
+    problems.append(
+        places.problem(
+            (*path, "bots"),
+            f"{shown('bots', value)} can't be used",
+            Severity.ERROR,
+            allowed='"none", "mentions" or "all"',
+        )
+    )
+    return "none"
+
+
 def _channels(tables: Table, places: Text, problems: list[Problem]) -> dict[str, ChannelSection]:
     out: dict[str, ChannelSection] = {}
     for instance, settings in _named_tables({"channels": tables}, "channels", places, problems).items():
         path = ("channels", instance)
         enabled = _enabled(settings, path, places, problems)
+        bots = _bots(settings, path, places, problems)
         kind = settings.pop("type", instance)
         if not isinstance(kind, str) or not _NAME.match(kind):
             problems.append(
@@ -387,5 +415,5 @@ def _channels(tables: Table, places: Text, problems: list[Problem]) -> dict[str,
                 )
             )
             enabled = False
-        out[instance] = ChannelSection(instance, str(kind), settings, enabled)
+        out[instance] = ChannelSection(instance, str(kind), settings, enabled, bots)
     return out

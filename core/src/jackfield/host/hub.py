@@ -12,6 +12,7 @@ from typing import Any
 from jackfield.clock import Clock
 from jackfield.config import AgentSettings, Configuration, HostSettings, agent_digest, load_agent
 from jackfield.config.home import Home
+from jackfield.host.loops import Loops
 from jackfield.mailbox import MailboxPool, SessionFolder
 from jackfield.models import AgentGroup, Session
 from jackfield.plugins import PluginRegistry
@@ -38,6 +39,8 @@ class Hub:
     """Of this host's life; grows with every start."""
     troubles: dict[str, int] = field(default_factory=dict)
     """How often something went wrong that was survived, by what it was; shown by `jackfield status`."""
+    loops: Loops = field(default_factory=Loops)
+    """The pace of every chat, so that no two programs answer each other without end."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _folders: dict[str, SessionFolder] = field(default_factory=dict)
     _agents: dict[str, tuple[float, AgentSettings]] = field(default_factory=dict)

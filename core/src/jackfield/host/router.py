@@ -18,38 +18,32 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from jackfield.api import EngageDecision, EngageRequest, EnqueuedMessage, ResolvedSender, SendPath
-from jackfield.clock import UnixMs
-from jackfield.errors import HookFailed, JackfieldError
-from jackfield.host import access, commands, engage
-from jackfield.host.admission import ask_plugins
+from jackfield.api import EnqueuedMessage
+from jackfield.errors import JackfieldError
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
 from jackfield.host.intake import StoredEvent
-from jackfield.host.routing import Arrival, Facts, Outcome, Wired, facts_of
+from jackfield.host.judging import Judging, namesake
+from jackfield.host.routing import Arrival, Foreseen, Outcome, facts_of
 from jackfield.host.verdicts import Judged, by_session, ledger
-from jackfield.ids import EventId, InboundId, SessionId, UserId, derive_id, user_id
+from jackfield.ids import EventId, InboundId, SessionId, UserId
 from jackfield.models import (
     ActionInvoked,
     Address,
-    ChatContent,
     ConversationChange,
     ConversationChanged,
     DeliveryReport,
+    Event,
     EventState,
-    IgnoredPolicy,
-    InboundKind,
     InboundRow,
     InboundState,
     MessageReceived,
-    OutMessage,
     Session,
-    Threads,
 )
 from jackfield.models.commands import command_token
 from jackfield.points import reach
-from jackfield.store import chats, events, sessions
+from jackfield.store import chats, events
 
 __all__ = ["Router"]
 
@@ -80,12 +74,11 @@ class Router:
         comes ahead of what is put into a session's inbox; `ring` right after it, from any thread, where a runner lives;
         `wake` then, and hears whether the runner was rung."""
         self._hub = hub
-        self._channels = channels
+        self._judging = Judging(hub, channels, say=say)
         self._inbox = inbox
         self._on_action = on_action
         self._on_report = on_report
         self._on_text_answer = on_text_answer
-        self._say = say
         self._before = before
         self._ring = ring
         self._wake = wake
@@ -93,9 +86,25 @@ class Router:
 
     def together(self, waiting: Sequence[StoredEvent]) -> int:
         """How many of a chat's waiting events, from the first on, may be handed to `route` at once: at least one."""
-        if len(waiting) == 1 or any(self._hub.plugins.dispatcher.has(hook) for hook in _HOOKS):
+        if len(waiting) == 1 or self._asks_plugins:
             return 1
         return max(1, sum(1 for _ in takewhile(_is_plain, waiting)))
+
+    def foresee(self, event: Event) -> Foreseen | None:
+        """The facts of a message that is being accepted.  They hold as long as nothing else is written."""
+        if not isinstance(event, MessageReceived) or self._asks_plugins or not self._judging.is_ordinary(event):
+            return None
+        written = self._hub.store.handed_in
+        arrival = self._judging.arrival_of(EventId(""), event, namesake(event))
+        try:
+            (facts,) = self._hub.store.peek(facts_of, [arrival], self._hub.clock.now())
+        except JackfieldError:
+            return None
+        return Foreseen(arrival, facts, written)
+
+    @property
+    def _asks_plugins(self) -> bool:
+        return any(self._hub.plugins.dispatcher.has(hook) for hook in _HOOKS)
 
     async def route(self, waiting: Sequence[StoredEvent]) -> int:
         """Bring the first of these events of one chat to their ends; how many.
@@ -109,6 +118,7 @@ class Router:
             case MessageReceived():
                 return await self._route_messages(waiting)
             case ActionInvoked():
+                self._hub.loops.person(event.address, event.user.handle)
                 await self._on_action(event)
                 await self._finish(stored.id, EventState.ROUTED)
             case DeliveryReport():
@@ -126,12 +136,17 @@ class Router:
 
     async def _route_messages(self, waiting: Sequence[StoredEvent]) -> int:
         looked_at: list[tuple[Arrival, str | None]] = []
-        for stored in waiting:
-            assert isinstance(stored.event, MessageReceived)
-            ignored = await self._taken_away(stored.event)
-            looked_at.append((await self._arrival(stored.id, stored.event, ask=ignored is None), ignored))
-        asked = [arrival for arrival, ignored in looked_at if ignored is None]
-        facts = iter(self._hub.store.peek(facts_of, asked, self._hub.clock.now()) if asked else ())
+        foreseen = waiting[0].foreseen if len(waiting) == 1 else None
+        if isinstance(foreseen, Foreseen) and foreseen.written == self._hub.store.handed_in:
+            looked_at.append((replace(foreseen.arrival, event_id=waiting[0].id), None))
+            facts = iter([foreseen.facts])
+        else:
+            for stored in waiting:
+                assert isinstance(stored.event, MessageReceived)
+                ignored = await self._judging.taken_away(stored.event)
+                looked_at.append((await self._judging.arrival(stored.id, stored.event, ask=ignored is None), ignored))
+            asked = [arrival for arrival, ignored in looked_at if ignored is None]
+            facts = iter(self._hub.store.peek(facts_of, asked, self._hub.clock.now()) if asked else ())
         judged: list[Judged] = []
         for arrival, ignored in looked_at:
             known = next(facts) if ignored is None else None
@@ -142,39 +157,13 @@ class Router:
                 if user is not None and await self._on_text_answer(arrival.event, user):
                     await self._finish(arrival.event_id, EventState.ROUTED, "answer")
                     return 1
-            verdict = await self._judge(arrival, ignored, known)
+            verdict = await self._judging.judge(arrival, ignored, known)
             judged.append(verdict)
             if verdict.changes(known):
                 await self._carry_out(judged, lasting=True)
                 return len(judged)
         await self._carry_out(judged, lasting=False)
         return len(judged)
-
-    async def _arrival(self, event_id: EventId, event: MessageReceived, *, ask: bool) -> Arrival:
-        sender = await self._resolve(event) if ask else ResolvedSender(user_id=None, person=event.sender)
-        threaded = self._threaded(event)
-        if event.address.thread_id is not None and not threaded:
-            event = replace(event, address=event.address.chat)  # on a channel without threads it means nothing
-        return Arrival(event_id, event, sender, threaded)
-
-    async def _judge(self, arrival: Arrival, ignored: str | None, facts: Facts | None) -> Judged:
-        if ignored is not None or facts is None:
-            return Judged(arrival, ignored=ignored or "own_message")
-        if facts.chat is None or not facts.wired:
-            return Judged(arrival, unwired=True)
-        judged = Judged(arrival)
-        for wired in facts.wired:
-            try:
-                judged.outcomes.append(await self._judge_wiring(arrival, facts, wired))
-            except JackfieldError as problem:
-                judged.failed = problem
-                self._could_not([judged], wired, problem)
-        return judged
-
-    def _could_not(self, judged: Sequence[Judged], wired: Wired, problem: JackfieldError) -> None:
-        self._hub.trouble("routing")
-        which = ", ".join(verdict.arrival.event_id for verdict in judged)
-        log.warning("event %s could not be routed to %s: %s", which, wired.group.folder, problem)
 
     async def _carry_out(self, judged: Sequence[Judged], *, lasting: bool) -> None:
         """Fill the inboxes and the ledger, and wake; `lasting` when the next message must find it in the ledger.
@@ -244,129 +233,12 @@ class Router:
             for verdict, outcome in mine:
                 verdict.outcomes.remove(outcome)
                 verdict.failed = problem
-            self._could_not([verdict for verdict, _ in mine], mine[0][1].wired, problem)
+            self._judging.could_not([verdict for verdict, _ in mine], mine[0][1].wired, problem)
             return []
         for row in rows:
             reach("host.route.after_enqueue")
             await self._tell_enqueued(session, row)
         return repeated
-
-    async def _taken_away(self, event: MessageReceived) -> str | None:
-        """Why the message goes to no agent at all, or None."""
-        if event.sender.is_self:
-            return "own_message"
-        if event.sender.is_bot:
-            return "bot"
-        dispatcher = self._hub.plugins.dispatcher
-        if dispatcher.has("intercept_inbound"):
-            try:
-                verdict = await dispatcher.first("intercept_inbound", event=event)
-            except HookFailed as problem:
-                log.warning("a message in %s was held back: %s", event.address, problem)
-                return "intercept_failed"
-            if verdict is not None and verdict.consume:
-                return verdict.reason or "intercepted"
-        return None
-
-    async def _resolve(self, event: MessageReceived) -> ResolvedSender:
-        dispatcher = self._hub.plugins.dispatcher
-        if dispatcher.has("resolve_sender"):
-            try:
-                resolved = await dispatcher.first("resolve_sender", event=event)
-            except HookFailed as problem:
-                log.warning("the sender of a message in %s counts as unknown: %s", event.address, problem)
-                return ResolvedSender(user_id=None, person=event.sender)
-            if isinstance(resolved, ResolvedSender):
-                return resolved
-        handle = event.sender.handle.strip()
-        found = user_id(event.address.channel_type, handle) if handle else None
-        return ResolvedSender(user_id=found, person=event.sender)
-
-    def _threaded(self, event: MessageReceived) -> bool:
-        instance = self._channels.instance(event.address.channel_type, event.address.instance)
-        if instance is None or instance.channel is None:
-            return event.address.thread_id is not None
-        return instance.channel.capabilities(event.address).threads is not Threads.NONE
-
-    def _is_local(self, event: MessageReceived) -> bool:
-        instance = self._channels.instance(event.address.channel_type, event.address.instance)
-        return instance is not None and instance.info is not None and instance.info.local
-
-    async def _judge_wiring(self, arrival: Arrival, facts: Facts, wired: Wired) -> Outcome:
-        assert facts.chat is not None
-        event, sender = arrival.event, arrival.sender
-        decision = await self._engages(event, wired)
-        local, trust = self._is_local(event), event.sender.trust
-        granted = access.can_access(facts.user_known, facts.roles, wired.is_member, wired.group.id)
-        role = access.role_in(granted, trust, local)
-        command = commands.gate(event.text, role)
-        if isinstance(command, commands.Filtered):
-            return Outcome(wired, None, None, InboundState.DROPPED, f"filtered {command.token}")
-        if not decision.engage and wired.wiring.ignored_policy is IgnoredPolicy.DROP:
-            return Outcome(wired, None, None, InboundState.DROPPED, decision.reason)
-        if not granted.allowed:
-            granted = await ask_plugins(self._hub, sender, facts.chat, wired.group) or granted
-        verdict = access.gate(
-            policy=facts.chat.unknown_sender_policy,
-            scope=wired.wiring.sender_scope,
-            access=granted,
-            trust=trust,
-            local=local,
-        )
-        if not verdict.allowed:
-            # What a refused sender wrote is stored nowhere, also not as context (messaging.md 17.4, pitfall 3).
-            return Outcome(wired, None, None, InboundState.REFUSED, verdict.reason)
-        if isinstance(command, commands.Denied):
-            await self._say(event.address, OutMessage(text=command.text), path=SendPath.COMMAND)
-            return Outcome(wired, None, None, InboundState.REFUSED, f"denied {command.token}")
-        session = wired.session or await self._new_session(wired)
-        row = InboundRow(
-            id=InboundId(derive_id("in", arrival.event_id, wired.wiring.id)),
-            kind=InboundKind.CHAT,
-            content=ChatContent(
-                text=event.text,
-                sender=event.sender.display_name or event.sender.handle,
-                sender_id=sender.user_id or "",
-                sender_role=role,
-                quote=event.reply_to,
-                command=command.token if isinstance(command, commands.Command) else None,
-            ),
-            at=event.occurred_at,
-            origin=event.answer_to or event.address,
-            trigger=decision.engage,
-            platform_message_id=event.ref.ids[0] if event.ref.ids else None,
-        )
-        stick = None
-        if decision.engage and event.is_group and wired.wiring.engage_mode == "mention-sticky":
-            stick = UnixMs(self._hub.clock.now() + round(self._hub.settings.sticky_hours * 3_600_000))
-        state = InboundState.QUEUED if decision.engage else InboundState.CONTEXT
-        return Outcome(wired, session, row, state, decision.reason, stick)
-
-    async def _engages(self, event: MessageReceived, wired: Wired) -> EngageDecision:
-        dispatcher = self._hub.plugins.dispatcher
-        if dispatcher.has("decide_engage"):
-            request = EngageRequest(event=event, wiring=wired.wiring, sticky=wired.sticky)
-            try:
-                decided = await dispatcher.first("decide_engage", request=request)
-            except HookFailed as problem:
-                log.warning("a message in %s engages nobody: %s", event.address, problem)
-                return EngageDecision(engage=False, reason="hook_failed")
-            if isinstance(decided, EngageDecision):
-                return decided
-        return engage.decide(wired.wiring, event, wired.sticky)
-
-    async def _new_session(self, wired: Wired) -> Session:
-        key = wired.key
-        session, _ = await self._hub.store.write(
-            sessions.session_for,
-            wired.group.id,
-            key.key,
-            mode=key.mode,
-            messaging_group_id=key.messaging_group_id,
-            thread_id=key.thread_id,
-            now=self._hub.clock.now(),
-        )
-        return session
 
     async def _tell_enqueued(self, session: Session, row: InboundRow) -> None:
         dispatcher = self._hub.plugins.dispatcher

@@ -29,6 +29,7 @@ def register_channels() -> Sequence[ChannelType]:
     from jackfield_channel_webhook.settings import WebhookSettings
 
     info = ChannelInfo(
+        programs=True,
         type="webhook",
         title="Webhook",
         terminology="hook",
