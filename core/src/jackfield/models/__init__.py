@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jackfield.models.addresses import (
+        AGENT_CHANNEL,
         Address,
         MessageRef,
         Person,
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AGENT_CHANNEL",
     "MAILBOX_FORMAT",
     "RUNNER_PROTOCOL",
     "Ack",
@@ -223,6 +225,7 @@ __all__ = [
 
 _HOME_OF = {
     "addresses": (
+        "AGENT_CHANNEL",
         "Address",
         "MessageRef",
         "Person",

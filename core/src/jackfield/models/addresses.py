@@ -9,7 +9,11 @@ from urllib.parse import quote, unquote
 
 from jackfield.errors import MalformedData
 
-__all__ = ["Address", "MessageRef", "Person", "Trust"]
+__all__ = ["AGENT_CHANNEL", "Address", "MessageRef", "Person", "Trust"]
+
+AGENT_CHANNEL = "agent"
+"""The channel type, and the instance, of addresses between agents: no channel may be called so.  There `platform_id` is
+the id of an agent group, and `thread_id` that of the session that asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,11 @@ class Address:
     def chat(self) -> Address:
         """The same chat without its thread."""
         return self if self.thread_id is None else replace(self, thread_id=None)
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether it is another agent's."""
+        return self.channel_type == AGENT_CHANNEL
 
     def __str__(self) -> str:
         """The canonical text, ``channel:instance:platform`` or with a fourth part; parts are percent-quoted."""

@@ -27,6 +27,10 @@ class Target:
     destination: str | None = None
 
     @property
+    def is_agent(self) -> bool:
+        return self.address is None or self.address.is_agent
+
+    @property
     def key(self) -> str:
         """The place with its thread, as text."""
         return f"agent:{self.agent_group_id}" if self.address is None else str(self.address)
@@ -43,8 +47,13 @@ class Plan:
 
 
 def target_of(place: Destination, origin: Address | None) -> Target:
-    """A destination as a target.  The thread of the turn is kept only within the same chat (C050; pitfall 31)."""
+    """A destination as a target.  The thread of the turn is kept only within the same chat (C050; pitfall 31).
+
+    The agent that asked is answered in the conversation in which it asked, by whatever name it is called.
+    """
     address = place.address
+    if origin is not None and origin.is_agent and origin.platform_id == place.agent_group_id:
+        address = origin
     if address is not None and origin is not None and address.chat == origin.chat:
         address = origin if address.thread_id is None else address
     return Target(place.name, address, place.agent_group_id if address is None else None, place.name)

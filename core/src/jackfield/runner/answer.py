@@ -44,7 +44,7 @@ class Answer:
         if segment.to is None and self._wrapped_only:
             return None
         target = resolve(segment.to, self._scene.destinations, self._scene.origin)
-        return None if target is None else target.address
+        return None if target is None or target.is_agent else target.address
 
     def add(self, text: str) -> None:
         """A text that may be part of the reply."""

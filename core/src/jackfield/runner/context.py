@@ -78,6 +78,8 @@ class SessionContext:
         if not text.strip() and not files and card is None:
             raise ToolFailed("text is required")
         target = await self._target(to)
+        if card is not None and target.is_agent:
+            raise ToolFailed(f"{target.name} is another agent; cards are for people, send it the words")
         seq = await self._deliver(target, text, files=files, card=card)
         return Sent(seq=seq, name=target.name)
 
@@ -103,7 +105,7 @@ class SessionContext:
         ToolFailed: nobody answered in time, or the question could not be asked.
         """
         target = await self._target(to)
-        if target.address is None:
+        if target.is_agent:
             raise ToolFailed(f"{target.name} is another agent; questions are for people")
         expires = prompt.expires_at or UnixMs(self._desk.clock.now() + round(timeout * 1000))
         prompt = replace(prompt, id=prompt.id or new_id("qst", self._desk.clock.now()), expires_at=expires)
@@ -190,6 +192,8 @@ class SessionContext:
         address = row.origin if isinstance(row, InboundRow) else row.address
         if address is None:
             raise ToolFailed(f"Cannot determine destination for message #{seq}")
+        if address.is_agent:
+            raise ToolFailed(f"Message #{seq} is between agents; only messages in chats can be changed or reacted to")
         await self._desk.write(self._desk.row(kind, content, Target(CURRENT, address)))
 
     async def _response(self, request: RequestId, timeout: float, reason: str, late: str) -> Response:

@@ -15,7 +15,9 @@ from zoneinfo import ZoneInfo
 
 from jackfield.clock import local_text, zone_or_utc
 from jackfield.errors import MalformedData
+from jackfield.ids import AgentGroupId
 from jackfield.models import (
+    AGENT_CHANNEL,
     Address,
     ChatContent,
     Destination,
@@ -94,9 +96,13 @@ def notice(text: str, subject: str) -> str:
 
 
 def name_of(address: Address | None, destinations: Sequence[Destination]) -> str | None:
-    """By which name the agent knows this chat; `unknown:<channel>:<chat>` when it has none, None without an address."""
+    """By which name the agent knows this chat or agent; `unknown:<channel>:<chat>` when it has none, None without an
+    address."""
     if address is None:
         return None
+    if address.is_agent:
+        agents = {place.agent_group_id: place.name for place in reversed(destinations)}
+        return agents.get(AgentGroupId(address.platform_id)) or f"unknown:{AGENT_CHANNEL}:{address.platform_id}"
     named = {place.address: place.name for place in reversed(destinations) if place.address is not None}
     return named.get(address) or named.get(address.chat) or f"unknown:{address.channel_type}:{address.platform_id}"
 
@@ -155,12 +161,18 @@ def _message(
         "message",
         "",
         id=str(row.seq),
-        from_=name_of(row.origin, destinations),
+        from_=name_of(_place_of(row, content), destinations),
         sender=_cut(content.sender, NAME_LIMIT),
         time=local_text(row.at, zone),
         reply_to=quote.platform_id if quote is not None else None,
     ).removesuffix("</message>")
     return f"{opening}{quoted}{escape(content.text)}{files}</message>"
+
+
+def _place_of(row: InboundRow, content: ChatContent) -> Address | None:
+    """Where the message came from.  What an agent answers comes from that agent, wherever the answer is wanted."""
+    channel, _, agent = content.sender_id.partition(":")
+    return Address(AGENT_CHANNEL, AGENT_CHANNEL, agent) if channel == AGENT_CHANNEL and agent else row.origin
 
 
 def _attachment(file: StoredFile, session: str) -> str:
