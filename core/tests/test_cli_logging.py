@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jackfield import redaction
 from jackfield.cli.logging_setup import host_logging
 from jackfield.config import Home
-from jackfield.host.logs import redaction
 from jackfield.host.logs.files import LogFile
 
 BOUND = 60

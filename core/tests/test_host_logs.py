@@ -24,8 +24,8 @@ from jackfield.errors import UsageError
 from jackfield.host.logs import records
 from jackfield.host.logs.files import LogFile, log_troubles, older
 from jackfield.host.logs.reading import Follower, Line, Wanted, last, moment_before, parsed
-from jackfield.host.logs.redaction import MASK, Redactor
 from jackfield.models import Address
+from jackfield.redaction import MASK, Redactor
 
 SESSION, GROUP, DELIVERY = "ses_01m8pv4pt4bqyzwt6ft2", "ag_01m8pv4gb6aqgcajm9ad", "dl_01m8pv53y63nae3py3tc"
 
@@ -152,8 +152,48 @@ def test_what_looks_like_a_secret_is_masked_though_nobody_told_us(text: str) -> 
 @pytest.mark.parametrize("unit", ["-", "--a", "eyJ-", "eyJaaaaaaaa.", "://a:", "&token", "sk-", "bearer "])
 def test_no_strangers_text_keeps_the_log_busy(unit: str) -> None:
     """The host redacts where it runs: a text that takes minutes to look through would stop every chat."""
-    code = "import sys; from jackfield.host.logs.redaction import REDACTOR; REDACTOR(sys.stdin.read())"
+    code = "import sys; from jackfield.redaction import REDACTOR; REDACTOR(sys.stdin.read())"
     subprocess.run([sys.executable, "-c", code], input=unit * (100_000 // len(unit)), text=True, timeout=60, check=True)
+
+
+def test_a_thousand_secrets_are_masked_also_where_one_begins_another() -> None:
+    """C137."""
+    redact = Redactor()
+    secrets = [f"{number:04d}-{'Zq9' * (number % 7)}-value" for number in range(1000)]
+    redact.register(*secrets, "0007-Zq9", "tiny", *(f"{secret}-and-more" for secret in secrets[:50]))
+    text = "\n".join(f"line {secret}-and-more {urllib.parse.quote(secret)}." for secret in secrets)
+    masked = redact.values(text)
+    assert "Zq9" not in masked
+    assert "value" not in masked
+    assert masked.splitlines()[0] == f"line {MASK} {MASK}."
+    assert masked.splitlines()[-1] == f"line {MASK}-and-more {MASK}."
+    assert redact.values("tiny words and --token stay") == "tiny words and --token stay"
+
+
+def test_a_key_of_many_lines_is_masked_line_by_line() -> None:
+    """What a process writes reaches the log in lines."""
+    redact = Redactor()
+    body = [base64.b64encode(os.urandom(48)).decode() for _ in range(3)]
+    redact.register("\n".join(["-----BEGIN PRIVATE KEY-----", *body, "-----END PRIVATE KEY-----"]))
+    for line in body:
+        assert redact(f"key: {line}") == f"key: {MASK}"
+
+
+def test_values_inside_json_are_masked_and_it_stays_json() -> None:
+    redact = Redactor()
+    redact.register("nabcdefgh")
+    told = redact.inside({"a": ["\nabcdefgh", 1, None, {"nabcdefgh": "x nabcdefgh"}]})
+    assert told == {"a": ["\nabcdefgh", 1, None, {MASK: f"x {MASK}"}]}
+
+
+@pytest.mark.parametrize(
+    "unit", ["cookie: ", "-----BEGIN PRIVATE KEY-----", "--token ", '"token": "', "xSECRETx", ":AA"]
+)
+def test_a_megabyte_made_to_be_slow_is_looked_through_once(unit: str) -> None:
+    """The time grows with the length only."""
+    code = "import sys; from jackfield.redaction import REDACTOR as it; it.register('SECRETxx'); it(sys.stdin.read())"
+    text = unit * (1_000_000 // len(unit))
+    subprocess.run([sys.executable, "-c", code], input=text, text=True, timeout=60, check=True)
 
 
 def test_a_secret_stays_out_of_tracebacks_and_of_lines_of_other_libraries(tmp_path: Path) -> None:

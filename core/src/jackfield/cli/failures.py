@@ -110,7 +110,7 @@ def _write_down(state: State, error: BaseException) -> str | None:
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError:
         return None
-    from jackfield.host.logs.redaction import REDACTOR
+    from jackfield.redaction import REDACTOR
 
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
         stream.write(text + REDACTOR(_traceback(error)))

@@ -67,7 +67,7 @@ def _learn_secrets(home: Home) -> None:
     """Every secret that lies ready for channels; those that come later are learned when they are handed out."""
     from jackfield.config.secrets import read_secrets
     from jackfield.errors import ConfigError
-    from jackfield.host.logs.redaction import REDACTOR
+    from jackfield.redaction import REDACTOR
 
     REDACTOR.register(*(value for name, value in os.environ.items() if name.startswith("JACKFIELD_SECRET_")))
     with contextlib.suppress(ConfigError):  # whoever needs one is told
@@ -99,7 +99,7 @@ def _console() -> logging.Handler:
 def _harmless(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     """Take secrets out, and escape what could move the cursor or turn the line around (C133, C215)."""
     from jackfield.cli import printable
-    from jackfield.host.logs.redaction import REDACTOR
+    from jackfield.redaction import REDACTOR
 
     def shown(name: str, value: object) -> object:
         if not isinstance(value, str):

@@ -21,9 +21,9 @@ from jackfield.errors import AuthFailed, ConfigError, JackfieldError
 from jackfield.host.hub import Hub
 from jackfield.host.ingress import Ingress, mount_points
 from jackfield.host.logs.records import bind
-from jackfield.host.logs.redaction import REDACTOR
 from jackfield.host.settings_of import validated
 from jackfield.models import Address, ChannelState, ChannelStatus, Event
+from jackfield.redaction import REDACTOR
 from jackfield.store import events
 
 __all__ = ["ChannelDirectory", "ChannelInstance", "EventSink"]

@@ -11,8 +11,8 @@ from jackfield.api import Accepted, Channel, ChannelType, Cursor, Health
 from jackfield.clock import Clock, SystemClock
 from jackfield.config.home import Home
 from jackfield.errors import JackfieldError, Unsupported
-from jackfield.host.logs.redaction import REDACTOR
 from jackfield.models import Address, ChannelStatus, Event
+from jackfield.redaction import REDACTOR
 
 __all__ = ["CheckContext", "check_channel", "secret_names"]
 

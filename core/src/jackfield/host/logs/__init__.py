@@ -2,7 +2,6 @@
 
 ::
 
-    redaction     which words never reach a log, and the one `REDACTOR` that takes them out
     records       from a `logging` record to the fields of a line: ids are found in what was logged
     files         the file: bounded, 0600, and never a reason for the host to stop
     reading       what `jackfield logs` does: choose lines, and follow the file over its turns

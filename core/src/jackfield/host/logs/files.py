@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from jackfield.host.logs.records import fields_of, json_line
-from jackfield.host.logs.redaction import REDACTOR, Redactor
+from jackfield.redaction import REDACTOR, Redactor
 
 __all__ = ["LOG_NAME", "LogFile", "log_troubles", "older"]
 

@@ -11,8 +11,8 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from jackfield.host.logs.redaction import Redactor
 from jackfield.models.addresses import Address
+from jackfield.redaction import Redactor
 
 __all__ = ["FIELDS", "about", "bind", "fields_of", "json_line"]
 
