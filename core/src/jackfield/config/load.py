@@ -13,7 +13,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
 
@@ -24,8 +24,9 @@ from jackfield.config.files import write_atomically
 from jackfield.config.home import Home
 from jackfield.config.lines import KeyPath, find_lines
 from jackfield.config.problems import Problem, Severity, near, refuse, shown
-from jackfield.config.settings import AgentSettings, ApprovalSettings, HostSettings, IngressSettings
+from jackfield.config.settings import AgentSettings, AgentsSettings, ApprovalSettings, HostSettings, IngressSettings
 from jackfield.errors import ConfigError
+from jackfield.models import AGENT_CHANNEL
 
 __all__ = [
     "AgentFile",
@@ -48,7 +49,7 @@ BotPolicy = Literal["none", "mentions", "all"]
 SIZE_LIMIT = 1_048_576
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
 _NAME_RULE = "letters, digits, '_' and '-', at most 64, first a letter or digit"
-_TABLES = ("host", "ingress", "approvals", "channels", "extensions", "runtimes")
+_TABLES = ("host", "ingress", "approvals", "agents", "channels", "extensions", "runtimes")
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Configuration:
     """Settings of each runtime, by its name."""
     ingress: IngressSettings = field(default_factory=IngressSettings)
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
+    agents: AgentsSettings = field(default_factory=AgentsSettings)
     problems: tuple[Problem, ...] = ()
     source: Path | None = None
     """The file that was read: `jackfield.toml`, or its last good copy."""
@@ -171,6 +173,10 @@ def check_text(home: Home, text: str, file: Path | None = None) -> Configuration
         ApprovalSettings, _table(table, ("approvals",), places, problems), places, ("approvals",), fall_back=True
     )
     problems.extend(approvals.problems)
+    agents = check_table(
+        AgentsSettings, _table(table, ("agents",), places, problems), places, ("agents",), fall_back=True
+    )
+    problems.extend(agents.problems)
     channels = _channels(_table(table, ("channels",), places, problems), places, problems)
     extensions = {
         name: ExtensionSection(name, settings)
@@ -187,6 +193,7 @@ def check_text(home: Home, text: str, file: Path | None = None) -> Configuration
         runtimes,
         ingress.settings or IngressSettings(),
         approvals.settings or ApprovalSettings(),
+        agents.settings or AgentsSettings(),
         tuple(problems),
         file,
         places,
@@ -307,17 +314,7 @@ def _last_good(home: Home, error: ConfigError) -> Configuration:
         raise ConfigError(error.message, fix=error.fix) from error
     good = check_text(home, _read(home.last_good), home.last_good)
     broken = _whole(home.jackfield_toml, error, f"; the last good copy is used instead: {home.last_good}")
-    return Configuration(
-        home,
-        good.host,
-        good.channels,
-        good.extensions,
-        good.runtimes,
-        good.ingress,
-        (broken, *good.problems),
-        home.last_good,
-        good.text,
-    )
+    return replace(good, problems=(broken, *good.problems))
 
 
 def _whole(file: Path, error: ConfigError, more: str = "") -> Problem:
@@ -415,5 +412,13 @@ def _channels(tables: Table, places: Text, problems: list[Problem]) -> dict[str,
                 )
             )
             enabled = False
+        for key, name in (("type", kind), ("", instance)):
+            if name == AGENT_CHANNEL:
+                # Addresses between agents have that type and that instance: a channel of the name could forge them.
+                reserved = (
+                    f"{AGENT_CHANNEL!r} can't be the {key or 'name'} of a channel: agents write to each other there"
+                )
+                problems.append(places.problem((*path, *filter(None, (key,))), reserved, Severity.ERROR))
+                enabled = False
         out[instance] = ChannelSection(instance, str(kind), settings, enabled, bots)
     return out

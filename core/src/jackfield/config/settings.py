@@ -22,6 +22,7 @@ from jackfield.models.runner_spec import SERVER_NAME
 __all__ = [
     "AgentLimits",
     "AgentSettings",
+    "AgentsSettings",
     "ApprovalSettings",
     "HostSettings",
     "IngressSettings",
@@ -149,6 +150,23 @@ class ApprovalSettings(_Settings):
     """Hours until a request that nobody decided expires, which is neither yes nor no."""
     remind: float = Field(default=0.5, ge=0, lt=1, allow_inf_nan=False)
     """Which part of that time passes until the person who was asked is reminded, once; 0 for never."""
+
+
+class AgentsSettings(_Settings):
+    """The `[agents]` table of `jackfield.toml`: how much agents may write to each other."""
+
+    max_hops: int = Field(default=10, ge=1, le=1000)
+    """How often a message, and what follows from it, may go from one agent to another: a question and its answer are
+    two. What would go further is stopped."""
+    max_messages: int = Field(default=100, ge=1, le=1_000_000)
+    """How many messages between agents may follow from one message of a person or one run of a task, over all agents
+    together."""
+    per_minute: int = Field(default=30, ge=1, le=100_000)
+    """How many messages one agent may write to another one in a minute, over all conversations of the two."""
+    to_itself_per_minute: int = Field(default=3, ge=0, le=1000)
+    """How many of them an agent may write to itself, which it can only where it has itself as a destination."""
+    max_created: int = Field(default=10, ge=0, le=10_000)
+    """How many agents one agent may have created that still exist."""
 
 
 class AgentLimits(_Settings):
