@@ -97,7 +97,7 @@ def test_an_unknown_key_at_start_is_a_named_warning_and_the_host_starts(home: Ho
     found = load(write(home, text))
     assert said(found) == [
         "jackfield.toml:1: pairingNeeded: unknown key; allowed: the tables "
-        "[host], [ingress], [channels], [extensions], [runtimes]",
+        "[host], [ingress], [approvals], [agents], [channels], [extensions], [runtimes]",
         "jackfield.toml:2: chanels: unknown table. Did you mean 'channels'?",
         "jackfield.toml:5: host.max_runers: unknown key. Did you mean 'max_runners'?",
         "jackfield.toml:6: host.maxRunners: unknown key. Did you mean 'max_runners'?",
