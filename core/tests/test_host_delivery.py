@@ -25,6 +25,7 @@ from jackfield.errors import (
     RateLimited,
     SendNotAllowed,
     StoreFull,
+    TooLarge,
     Transient,
 )
 from jackfield.ids import InboundId, new_id
@@ -244,6 +245,74 @@ async def test_every_part_arrives_in_order_after_temporary_errors(bench: Bench) 
     await bench.post(session, chat, text)
     await bench.quiet()
     assert bench.channel.texts == [letter * 150 for letter in "abcde"]
+
+
+async def post_files(bench: Bench, session: Any, chat: Address, text: str, *names: str) -> None:
+    row = bench.row(session, chat, MessageContent(text=text, files=names))
+    for name in names:
+        bench.hub.folder_of(session).store_outbox(row.id, name, name.encode())
+    await bench.record(session, row)
+
+
+def brought(bench: Bench) -> list[tuple[str, list[str]]]:
+    return [(call.text, [file.name for file in call.message.files]) for call in bench.channel.arrived]
+
+
+async def test_a_refused_file_costs_neither_the_text_nor_the_files_beside_it(bench: Bench) -> None:
+    """C075: of a part that holds several, the text and each file alone are sent when the whole is refused."""
+    bench.channel.can = replace(CAPABLE, file_max_count=10, caption_limit=None)
+    chat = await bench.chat("c-1")
+    session = await bench.session(chat)
+    refusal = TooLarge("over 5 bytes")
+    bench.channel.script = [refusal, None, None, Transient("busy"), refusal, None]
+    await post_files(bench, session, chat, "three plots", "ok1.png", "big.png", "ok2.png")
+    await bench.quiet()
+    assert brought(bench) == [("three plots", []), ("", ["ok1.png"]), ("", ["ok2.png"])]
+    (part,) = await bench.parts(session)
+    assert (part.state, part.reason, len(part.platform_ids)) == (DeliveryState.SENT, "FilesRefused", 3)
+    assert part.last_error == "'big.png': TooLarge: over 5 bytes"
+    ((_, text),) = bench.failures
+    assert text.endswith("was not delivered completely. Missing:\n- 'big.png': TooLarge: over 5 bytes")
+    keys = [call.key for call in bench.channel.calls]
+    assert keys == [part.id, *(f"{part.id}.{number}" for number in (1, 2, 3, 3, 4))]
+
+
+async def test_a_refused_part_of_files_does_not_end_the_row(bench: Bench) -> None:
+    """C075: also when each file is a part of its own; the session is told of all of them at once."""
+    bench.channel.can = replace(CAPABLE, caption_limit=None)
+    chat = await bench.chat("c-1")
+    session = await bench.session(chat)
+    bench.channel.script = [None, TooLarge("big"), Ambiguous("no answer"), Ambiguous("no answer"), None]
+    await post_files(bench, session, chat, "look", "a", "b", "c", "d")
+    await bench.quiet()
+    assert brought(bench) == [("look", ["a"]), ("", ["d"])]
+    states = [state for state, _ in await bench.states(session)]
+    assert states == [DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.FAILED, DeliveryState.SENT]
+    ((_, text),) = bench.failures
+    assert text.splitlines()[1:] == ["- 'b': TooLarge: big", "- 'c': Ambiguous: no answer"]
+    assert "; 2 of 4 parts arrived" in text
+    one = (await bench.parts(session))[1]
+    await bench.hub.store.write(deliveries.revive, one.id, bench.clock.now())
+    bench.delivery.kick([str(chat)])
+    await bench.quiet()
+    assert brought(bench)[-1] == ("", ["b"]), "its copy waited for the operator"
+
+
+async def test_files_that_are_all_refused_fail_and_a_refused_text_is_no_success(bench: Bench) -> None:
+    bench.channel.can = replace(CAPABLE, file_max_count=10, caption_limit=None)
+    chat = await bench.chat("c-1")
+    session = await bench.session(chat)
+    bench.channel.script = [TooLarge("all"), TooLarge("a"), TooLarge("b")]
+    await post_files(bench, session, chat, "", "a", "b")
+    await bench.quiet()
+    no = SendNotAllowed("may not write here")
+    bench.channel.script = [no, no]
+    await post_files(bench, session, chat, "look", "c", "d")
+    await bench.quiet()
+    assert bench.channel.arrived == []
+    assert [state for state, _ in await bench.states(session)] == [DeliveryState.FAILED] * 2
+    assert [reason for _, reason in await bench.states(session)] == ["TooLarge", "SendNotAllowed"]
+    assert len(bench.failures) == 2
 
 
 async def test_a_failing_part_ends_the_row_and_the_notice_says_how_much_arrived(bench: Bench) -> None:

@@ -197,7 +197,10 @@ class Channel(Protocol):
     def capabilities(self, address: Address | None = None) -> Capabilities: ...
 
     async def send(self, address: Address, message: OutMessage, *, idempotency_key: str) -> SendResult:
-        """Send one part.
+        """Send one part, all of it or nothing.
+
+        One with files that is refused (`TooLarge`, `BadContent`, `Unsupported`, `SendNotAllowed`) comes again as its
+        text and each file alone, under other keys, so nothing of it may stand in the chat then (C075).
 
         Raises:
             ChannelError: one of its subclasses, by what the platform said.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from jackfield.api import DeliveredPart, OutboundPart, SendPath
@@ -18,8 +19,9 @@ from jackfield.host.outgoing import Planner, Refusal, message_parts, passed_hook
 from jackfield.host.pacing import Pacer
 from jackfield.host.sending import Sender
 from jackfield.host.streams import Streams
+from jackfield.host.undelivered import undelivered
 from jackfield.ids import SessionId, new_id
-from jackfield.mailbox import SessionFolder
+from jackfield.mailbox import HostMailbox, SessionFolder
 from jackfield.models import (
     Address,
     AgentGroup,
@@ -34,7 +36,7 @@ from jackfield.models import (
 from jackfield.models import Delivery as DeliveryRow
 from jackfield.store import deliveries, sessions
 
-__all__ = ["Delivery", "failure_text"]
+__all__ = ["Delivery"]
 
 log = logging.getLogger(__name__)
 
@@ -48,17 +50,6 @@ DIRECT_WAIT = 30.0
 
 OnFailed = Callable[[DeliveryRow, str], Awaitable[None]]
 OnDegraded = Callable[[Session, OutboundRow, tuple[str, ...]], Coroutine[Any, Any, None]]
-
-
-def failure_text(part: DeliveryRow, reason: str, error: str | None, arrived: int) -> str:
-    """What the agent is told of a message that did not arrive (C001, C079)."""
-    told = f": {error}" if error else ""
-    text = f"Your message #{part.out_seq} ({part.out_id}) to {part.address} was not delivered ({reason}{told})"
-    if part.attempts:
-        text += f"; tried {part.attempts} times" if part.attempts > 1 else "; tried once"
-    if part.parts > 1:
-        text += f"; {arrived} of {part.parts} parts arrived"
-    return text + "."
 
 
 class Delivery:
@@ -109,8 +100,7 @@ class Delivery:
         """
         planned = await self._planner.plan(session, group, row, now)
         first = planned.parts[0]
-        if first.state in (DeliveryState.FAILED, DeliveryState.BLOCKED, DeliveryState.DROPPED):
-            text = failure_text(first, first.reason or "", first.last_error, 0)
+        if first.state in deliveries.ENDS and (text := undelivered(planned.parts)):
             self._hub.spawn(self._tell_failed(first, text), f"failure {row.id}")
         elif row.turn is not None and row.draft_block is not None:
             self._streams.claim(session.id, row.turn, row.draft_block, row.seq)
@@ -147,10 +137,10 @@ class Delivery:
         recent = await self._hub.store.read(deliveries.deliveries, state=DeliveryState.FAILED, limit=50)
         for part in recent:
             young = self._hub.clock.now() - part.updated_at < TELL_AGAIN
-            if young and part.reason != "EarlierPartFailed":
+            if young:
                 parts = await self._hub.store.read(deliveries.parts_of, part.session_id, part.out_seq)
-                text = failure_text(part, part.reason or "", part.last_error, _arrived(parts))
-                self._hub.spawn(self._tell_failed(part, text), f"failure {part.out_id}")
+                if not _open(parts) and (text := undelivered(parts)):
+                    self._hub.spawn(self._tell_failed(part, text), f"failure {part.out_id}")
 
     async def stop(self, grace: float) -> None:
         """End within `grace` seconds; what is cut off then is in doubt and settled at the next start."""
@@ -211,11 +201,7 @@ class Delivery:
                 key = new_id("dl")
                 for last in (False, True):
                     try:
-                        await self._sender.direct(
-                            instance,
-                            # mypy infers no lambda that has defaults; they bind what this turn of the loop means.
-                            lambda piece=piece, key=key: channel.send(address, piece, idempotency_key=key),  # type: ignore[misc]
-                        )
+                        await self._sender.direct(instance, partial(channel.send, address, piece, idempotency_key=key))
                         break
                     except (RateLimited, Transient) as problem:
                         wait = problem.retry_after if isinstance(problem, RateLimited) else 1.0
@@ -243,18 +229,16 @@ class Delivery:
     async def _apply(self, event: DeliveryReport, part: DeliveryRow) -> None:
         now = self._hub.clock.now()
         if event.state is not ReportState.FAILED:
-            await self._hub.store.write(deliveries.reported, part.id, DeliveryState.SENT, now)
+            await self._hub.store.write(
+                deliveries.reported, part.id, DeliveryState.SENT, now, reason=part.reason, error=part.last_error
+            )
             return
         error = event.reason or "the platform reported that it did not arrive"
         changed = await self._hub.store.write(
             deliveries.reported, part.id, DeliveryState.FAILED, now, reason="NotDelivered", error=error
         )
         if changed:
-            parts = await self._hub.store.read(deliveries.parts_of, part.session_id, part.out_seq)
-            failed = Ended(
-                part=part, state=DeliveryState.FAILED, reason="NotDelivered", error=error, arrived=_arrived(parts)
-            )
-            await self._ended(failed)
+            await self._ended(Ended(part=part, state=DeliveryState.FAILED, reason="NotDelivered", error=error))
 
     async def _ended(self, ended: Ended) -> None:
         part = ended.part
@@ -263,7 +247,12 @@ class Delivery:
             stream = await self._streams.take(part.session_id, part.out_seq)
             if stream is not None:
                 await self._streams.discard(stream)
-            await self._tell_failed(part, failure_text(part, ended.reason or "", ended.error, ended.arrived))
+        parts: list[DeliveryRow] = []
+        if failed or part.parts > 1 or not ended.whole:
+            parts = await self._hub.store.read(deliveries.parts_of, part.session_id, part.out_seq)
+        over = not _open(parts)
+        if over and (text := undelivered(parts)):
+            await self._tell_failed(part, text)
         dispatcher = self._hub.plugins.dispatcher
         hook = "message_failed" if failed else "message_delivered"
         if dispatcher.has(hook):
@@ -281,8 +270,9 @@ class Delivery:
             log.info("the channel of %s left out: %s", part.address, ", ".join(ended.degraded))
         if not failed and ended.state is DeliveryState.ACCEPTED:
             await self._early_report(part, ended.platform_ids)
-        if failed or part.part == part.parts:
-            self._note(part, ended.state, ended.platform_ids)
+        if over:
+            one_failed = any(one.state is DeliveryState.FAILED for one in parts)
+            self._note(part, DeliveryState.FAILED if one_failed else ended.state, ended.platform_ids)
 
     async def _early_report(self, part: DeliveryRow, ids: tuple[str, ...]) -> None:
         for platform_id in ids:
@@ -321,9 +311,7 @@ class Delivery:
             try:
                 folder = await self._folder(session_id)
                 if folder is not None:
-                    told = list(rows.values())
-                    # mypy infers no lambda that has defaults, as above.
-                    await self._hub.mailboxes.run(folder, lambda box, told=told: box.record_delivered(told))  # type: ignore[misc]
+                    await self._hub.mailboxes.run(folder, partial(_record, list(rows.values())))
             except JackfieldError as problem:
                 log.info("session %s was not told what became of its messages: %s", session_id, problem)
 
@@ -350,5 +338,9 @@ class Delivery:
         return known[1]
 
 
-def _arrived(parts: Iterable[DeliveryRow]) -> int:
-    return sum(part.state in (DeliveryState.SENT, DeliveryState.ACCEPTED) for part in parts)
+def _record(notes: list[Delivered], box: HostMailbox) -> None:
+    box.record_delivered(notes)
+
+
+def _open(parts: Iterable[DeliveryRow]) -> bool:
+    return any(one.state not in deliveries.ENDS for one in parts)

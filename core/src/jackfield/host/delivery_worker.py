@@ -30,7 +30,8 @@ from jackfield.host.retry import (
     Wait,
     after_send,
 )
-from jackfield.host.sending import Sender
+from jackfield.host.sending import REFUSALS, PartlySent, Sender
+from jackfield.host.undelivered import EARLIER_PART_FAILED, files_alone
 from jackfield.ids import DeliveryId
 from jackfield.models import (
     Address,
@@ -55,16 +56,20 @@ PACED_WRITE = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A part came to its end.  `arrived` counts the parts of its row that reached the platform."""
+    """A part came to its end."""
 
     part: Delivery
     state: DeliveryState
     platform_ids: tuple[str, ...] = ()
     reason: str | None = None
     error: str | None = None
-    arrived: int = 0
     degraded: tuple[str, ...] = ()
+    whole: bool = True
+    """False when some of its files were refused."""
 
+
+_OF_FILES = {error.__name__ for error in (*REFUSALS, Ambiguous)}
+"""Reasons for which one file does not arrive, while the next one may."""
 
 _Decided = SendAgain | Wait | GiveUp
 
@@ -244,7 +249,9 @@ class Workers:
         instance = self._channels.instance(part.address.channel_type, part.address.instance)
         if instance is not None and instance.channel is not None:
             can = instance.channel.capabilities(part.address)
-            self._pacer.went(self._limits(part, can), self._hub.clock.monotonic())
+            now = self._hub.clock.monotonic()
+            self._pacer.went(self._limits(part, can), now)
+            self._hub.loops.say(part.address, now)
 
     async def _not_ready(self, part: Delivery, instance: ChannelInstance | None) -> bool:
         """Wait for the channel, up to the window; whether the part came to its end instead (C084)."""
@@ -280,12 +287,20 @@ class Workers:
                 reach("host.deliver.after_send")
                 state = DeliveryState.SENT if outcome.final else DeliveryState.ACCEPTED
                 start_next = not (self.closing or can.rate_per_chat or can.rate_global)
-                following = await store.write(deliveries.sent, part.id, outcome.ids, state, now, start_next=start_next)
+                refused = outcome.refused if isinstance(outcome, PartlySent) else ()
+                following = await store.write(
+                    deliveries.sent, part.id, outcome.ids, state, now, start_next=start_next,
+                    missing="\n".join(refused)[:1000] or None,
+                )  # fmt: skip
                 reach("host.deliver.after_record")
                 del self._unrecorded[part.id]
                 self.left.pop(part.id, None)
                 self._in_flight.discard(destination)
-                await self._on_end(Ended(part=part, state=state, platform_ids=outcome.ids, degraded=outcome.degraded))
+                await self._on_end(
+                    Ended(
+                        part=part, state=state, platform_ids=outcome.ids, degraded=outcome.degraded, whole=not refused
+                    )
+                )
                 return following
             case SendAgain():
                 self._slow_down(part, outcome, now)
@@ -385,12 +400,15 @@ class Workers:
         self._pacer.pause(name, monotonic + (again.at - now) / 1000, monotonic)
 
     async def _fail(self, part: Delivery, reason: str, error: str) -> None:
-        """The end of this part and, with it, of what is left of its row: half a message is told of, not finished."""
+        """The end of this part and, with it, of what is left of its row: half a message is told of, not finished.
+
+        Only where files alone were refused does the rest of the row go on (C075).
+        """
         now = self._hub.clock.now()
-        arrived = await self._hub.store.write(_failed, part, reason, error[:1000], now)
+        await self._hub.store.write(_failed, part, reason, error[:1000], now)
         self.left.pop(part.id, None)
         log.warning("part %d of %d of %s to %s failed: %s", part.part, part.parts, part.out_id, part.address, reason)
-        await self._on_end(Ended(part=part, state=DeliveryState.FAILED, reason=reason, error=error, arrived=arrived))
+        await self._on_end(Ended(part=part, state=DeliveryState.FAILED, reason=reason, error=error))
 
 
 def _account(address: Address) -> str:
@@ -403,12 +421,9 @@ def _once_more(db: sqlite3.Connection, id: DeliveryId, problem: str, now: UnixMs
     deliveries.intent(db, id, now)
 
 
-def _failed(db: sqlite3.Connection, part: Delivery, reason: str, error: str, now: UnixMs) -> int:
+def _failed(db: sqlite3.Connection, part: Delivery, reason: str, error: str, now: UnixMs) -> None:
     deliveries.failed(db, part.id, reason, error, now)
-    arrived = 0
-    for other in deliveries.parts_of(db, part.session_id, part.out_seq):
-        if other.state in (DeliveryState.SENT, DeliveryState.ACCEPTED):
-            arrived += 1
-        elif other.part > part.part and other.state not in deliveries.ENDS:
-            deliveries.failed(db, other.id, "EarlierPartFailed", f"part {part.part} failed: {reason}", now)
-    return arrived
+    if part.parts > 1 and not (reason in _OF_FILES and files_alone(part)):
+        for other in deliveries.parts_of(db, part.session_id, part.out_seq):
+            if other.part > part.part and other.state not in deliveries.ENDS:
+                deliveries.failed(db, other.id, EARLIER_PART_FAILED, f"part {part.part} failed: {reason}", now)

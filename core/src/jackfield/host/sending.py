@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from jackfield.api import Channel, Edits, KeepsHistory, Reacts, SendResult
 from jackfield.errors import (
     Ambiguous,
+    BadContent,
     ChannelError,
     ChatNotFound,
     JackfieldError,
     MailboxError,
     MalformedData,
+    SendNotAllowed,
     TooLarge,
     Unsupported,
     WindowClosed,
@@ -39,7 +42,7 @@ from jackfield.models import (
 )
 from jackfield.store import deliveries, sessions
 
-__all__ = ["SEND_SECONDS", "Sender"]
+__all__ = ["REFUSALS", "SEND_SECONDS", "PartlySent", "Sender"]
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,26 @@ SEND_SECONDS = 120.0
 AT_ONCE = 32
 """Calls of one channel instance at the same time."""
 HISTORY = 50
+REFUSALS = (BadContent, SendNotAllowed, TooLarge, Unsupported)
+"""What a platform says of one file, and perhaps not of the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartlySent(SendResult):
+    """A part that the platform took without some of its files."""
+
+    refused: tuple[str, ...]
+    """For each of these files, its name and the reason."""
+
+
+def _apart(message: OutMessage) -> list[OutMessage]:
+    """The text, each file and the card or question of a message, one by one."""
+    bare = replace(message, text="", files=(), prompt=None, card=None)
+    out = [replace(bare, text=message.text)] if message.text.strip() else []
+    out += [replace(bare, files=(file,)) for file in message.files]
+    if message.prompt is not None or message.card is not None:
+        out.append(replace(bare, prompt=message.prompt, card=message.card))
+    return [piece if number == 0 else replace(piece, reply_to=None) for number, piece in enumerate(out)]
 
 
 class Sender:
@@ -57,7 +80,8 @@ class Sender:
         self._hub = hub
         self._streams = streams
         self._slots: dict[str, asyncio.Semaphore] = {}
-        self._arrived: dict[str, list[tuple[str, ...]]] = {}
+        self._tried: dict[str, dict[str, SendResult | ChannelError]] = {}
+        """What came of the pieces of a part that is not through yet, by their idempotency keys."""
         self.on_leave: Callable[[Delivery], None] = lambda part: None
         """Told right before a message leaves."""
 
@@ -112,37 +136,81 @@ class Sender:
         self, part: Delivery, instance: ChannelInstance, channel: Channel, message: OutMessage
     ) -> SendResult:
         if part.kind == WHOLE:
-            return await self._whole(part, instance, channel, message)
-        stream = await self._streams.take(part.session_id, part.out_seq) if part.part == 1 else None
+            can = channel.capabilities(part.address)
+            degraded = degrade(message, can)
+            pieces = message_parts(degraded.message, part.address, channel, can)
+            result = await self._pieces(part, instance, channel, _keyed(part.id, pieces))
+            return replace(result, degraded=degraded.lost)
+        return await self._pieces(part, instance, channel, [(part.id, message)])
+
+    async def _pieces(
+        self, part: Delivery, instance: ChannelInstance, channel: Channel, pieces: Sequence[tuple[str, OutMessage]]
+    ) -> SendResult:
+        """Send messages one after the other; a later try goes on behind the last one that arrived.
+
+        One with files that is refused goes again as its text and each file alone, so that only what the platform does
+        not take is missing (C075).  A text that is refused ends it.
+        """
+        tried = self._tried.pop(part.id, {})
+        try:
+            return await self._pieces_left(part, instance, channel, pieces, tried)
+        except ChannelError:
+            if any(isinstance(one, SendResult) for one in tried.values()):
+                self._tried[part.id] = tried
+            raise
+
+    async def _pieces_left(
+        self,
+        part: Delivery,
+        instance: ChannelInstance,
+        channel: Channel,
+        pieces: Sequence[tuple[str, OutMessage]],
+        tried: dict[str, SendResult | ChannelError],
+    ) -> SendResult:
+        results: list[SendResult] = []
+        refused: list[tuple[OutMessage, ChannelError]] = []
+        todo = deque(pieces)
+        while todo:
+            key, piece = todo.popleft()
+            if key not in tried:
+                try:
+                    tried[key] = await self._piece(part, instance, channel, piece, key)
+                except REFUSALS as problem:
+                    if not piece.files:
+                        raise
+                    tried[key] = problem
+            match tried[key]:
+                case SendResult() as result:
+                    results.append(result)
+                case ChannelError() as refusal:
+                    smaller = _apart(piece)
+                    if len(smaller) > 1:
+                        todo.extendleft(reversed(_keyed(key, smaller)))
+                    else:
+                        refused.append((piece, refusal))
+        if refused and not results:
+            raise refused[0][1]
+        ids = tuple(id for result in results for id in result.ids)
+        lost = tuple(dict.fromkeys(what for result in results for what in result.degraded))
+        final = all(result.final for result in results)
+        if not refused:
+            return SendResult(ids=ids, final=final, degraded=lost)
+        told = tuple(f"{piece.files[0].name!r}: {problem.code}: {problem}" for piece, problem in refused)
+        return PartlySent(ids=ids, final=final, degraded=lost, refused=told)
+
+    async def _piece(
+        self, part: Delivery, instance: ChannelInstance, channel: Channel, message: OutMessage, key: str
+    ) -> SendResult:
+        whole = key == part.id
+        stream = await self._streams.take(part.session_id, part.out_seq) if whole and part.part == 1 else None
         if stream is not None:
             try:
-                return await self.direct(instance, lambda: stream.finish(message, idempotency_key=part.id), part)
+                return await self.direct(instance, lambda: stream.finish(message, idempotency_key=key), part)
             except ChannelError:
                 await self._streams.discard(stream)
                 raise
-        return await self.direct(instance, lambda: channel.send(part.address, message, idempotency_key=part.id), part)
-
-    async def _whole(
-        self, part: Delivery, instance: ChannelInstance, channel: Channel, message: OutMessage
-    ) -> SendResult:
-        """Cut and send piece by piece; a later try goes on behind the last piece that arrived."""
-        can = channel.capabilities(part.address)
-        degraded = degrade(message, can)
-        done = self._arrived.setdefault(part.id, [])
-        final = True
-        for number, piece in enumerate(message_parts(degraded.message, part.address, channel, can)):
-            if number < len(done):
-                continue
-            key = f"{part.id}.{number + 1}"
-            result = await self.direct(
-                instance,
-                # mypy infers no lambda that has defaults; they bind what this turn of the loop means.
-                lambda piece=piece, key=key: channel.send(part.address, piece, idempotency_key=key),  # type: ignore[misc]
-            )
-            done.append(result.ids)
-            final = final and result.final
-        del self._arrived[part.id]
-        return SendResult(ids=tuple(id for ids in done for id in ids), final=final, degraded=degraded.lost)
+        leaving = part if whole else None
+        return await self.direct(instance, lambda: channel.send(part.address, message, idempotency_key=key), leaving)
 
     async def _edit(
         self, part: Delivery, instance: ChannelInstance, channel: Channel, content: EditContent, plain: bool
@@ -234,6 +302,10 @@ class Sender:
         except JackfieldError as problem:
             log.info("the history of %s can't be asked: %s", part.address, problem)
         return None
+
+
+def _keyed(key: str, pieces: Sequence[OutMessage]) -> list[tuple[str, OutMessage]]:
+    return [(f"{key}.{number}", piece) for number, piece in enumerate(pieces, 1)]
 
 
 def _letters(text: str) -> str:

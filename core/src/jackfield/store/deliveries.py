@@ -24,6 +24,7 @@ from jackfield.store.text import storable
 
 __all__ = [
     "ENDS",
+    "FILES_REFUSED",
     "Added",
     "add",
     "by_platform_id",
@@ -59,6 +60,9 @@ ENDS = frozenset(
         DeliveryState.BLOCKED,
     }
 )
+
+FILES_REFUSED = "FilesRefused"
+"""The reason of a part that the platform took without some of its files."""
 
 _COLUMNS = (
     "id, session_id, out_seq, out_id, part, parts, kind, destination, content, state, attempts, next_try_at, "
@@ -251,8 +255,11 @@ def sent(
     now: UnixMs,
     *,
     start_next: bool = True,
+    missing: str | None = None,
 ) -> Delivery | None:
     """The platform took a part: `sent`, or `accepted` when it will report later.
+
+    `missing` tells which of its files the platform refused; the reason is `FILES_REFUSED` then.
 
     Gives the destination's next part; with `start_next` it is `sending` already, its attempt counted, if it may be
     tried now.  The platform ids are replaced even when the part has an end already: an operator may have dropped it
@@ -265,13 +272,23 @@ def sent(
         raise ValueError(f"a delivery that the platform took is not {state.value!r}")
     order, destination, was = _place(db, id)
     if was in ENDS:
-        state = was
-    db.execute(
-        "UPDATE deliveries SET state = ?, platform_ids = ?, head_at = NULL, "
-        "reason = CASE WHEN ?1 IN ('sent', 'accepted') THEN NULL ELSE reason END, "
-        "last_error = CASE WHEN ?1 IN ('sent', 'accepted') THEN NULL ELSE last_error END, updated_at = ? WHERE ord = ?",
-        (state.value, _ids_text(platform_ids), now, order),
-    )
+        db.execute(
+            "UPDATE deliveries SET platform_ids = ?, updated_at = ? WHERE ord = ?",
+            (_ids_text(platform_ids), now, order),
+        )
+    else:
+        db.execute(
+            "UPDATE deliveries SET state = ?, platform_ids = ?, head_at = NULL, reason = ?, last_error = ?, "
+            "updated_at = ? WHERE ord = ?",
+            (
+                state.value,
+                _ids_text(platform_ids),
+                FILES_REFUSED if missing else None,
+                storable(missing),
+                now,
+                order,
+            ),
+        )
     if platform_ids:
         at = _address(destination)
         db.executemany(

@@ -51,7 +51,8 @@ class Outgoing:
     async def send(self, address: Address, message: OutMessage, key: str) -> SendResult:
         """Text as messages, files after it; the ids of all.
 
-        A text of one message goes with the first file as its caption.
+        A text of one message goes with the first file as its caption.  All files are uploaded before the first message
+        is sent: what a refusal is about has not arrived.
         """
         reply = event_of(message.reply_to)
         texts = pieces_of(message)
@@ -62,12 +63,10 @@ class Outgoing:
             caption = texts.pop()
         if not texts and not files:
             raise BadContent("there is nothing to send")
-        for text in texts:
-            content = text_content(text, plain=message.plain)
-            ids.append(await self.post(address, content, _part(key, len(ids)), reply=None if ids else reply))
-        for file in files:
-            content = await self._upload(address, file, caption)
-            caption = ""
+        contents = [text_content(text, plain=message.plain) for text in texts]
+        for number, file in enumerate(files):
+            contents.append(await self._upload(address, file, caption if number == 0 else ""))
+        for content in contents:
             ids.append(await self.post(address, content, _part(key, len(ids)), reply=None if ids else reply))
         return SendResult(ids=tuple(ids))
 
