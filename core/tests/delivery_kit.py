@@ -240,6 +240,7 @@ class FakePlugins:
     def __init__(self) -> None:
         self.dispatcher = HookDispatcher(seconds=1.0)
         self.handlers: dict[str, Any] = {}
+        self.kinds: list[Any] = []
 
     def use(self, *plugins: tuple[str, object]) -> None:
         manager = pluggy.PluginManager(PROJECT)
@@ -250,6 +251,9 @@ class FakePlugins:
 
     def actions(self) -> dict[str, Any]:
         return dict(self.handlers)
+
+    def approval_kinds(self) -> list[Any]:
+        return list(self.kinds)
 
 
 @dataclass

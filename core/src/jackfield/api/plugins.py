@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from jackfield.api.approvals import ApprovalService
 from jackfield.api.channels import HttpRoute
@@ -72,6 +73,8 @@ class ActionContext:
     """These people."""
     origin: Address | None = None
     """The conversation that the turn answers."""
+    files: tuple[Path, ...] = ()
+    """For `ApprovalKind.apply`: copies of the files that were approved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,3 +150,11 @@ class ApprovalKind:
     name: str
     title: str
     apply: Callable[[ActionContext, dict[str, Any]], Awaitable[Any]]
+    """`apply(context, payload)`, at most once, after the approval; a text that it returns is told to the agent, as is a
+    `JackfieldError`.  `context.files` are the approved copies of the files that the request named."""
+    mode: Literal["ask", "always"] = "always"
+    """Who is asked, unless the group's `[permissions]` say otherwise: `ask` lets it through at once when owners and
+    admins alone wrote what the running turn answers; `always` asks in any case."""
+    idempotent: bool = False
+    """Whether `apply` may be called again when the host ended in the middle of it; otherwise nobody does it again, and
+    the agent and the person who approved are told so."""

@@ -40,6 +40,7 @@ ENTRIES = {
     "admin": Entry("people:admin", "People who may give an agent group orders.", AGENTS, ("admins",)),
     "member": Entry("people:member", "People who may talk to an agent group.", AGENTS, ("members",)),
     "user": Entry("people:user", "Everybody who was ever seen.", AGENTS, ("users",)),
+    "approval": Entry("approval:approval", "What agents may do only after a yes.", TRAFFIC, ("approvals",)),
     "session": Entry("session:session", "Conversations: list, read, stop.", TRAFFIC, ("sessions",)),
     "message": Entry("message:message", "Every message and what became of it.", TRAFFIC, ("messages",)),
     "logs": Entry("logs:logs", "Show what the host wrote down about its work.", TRAFFIC),

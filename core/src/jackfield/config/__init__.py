@@ -24,12 +24,19 @@ if TYPE_CHECKING:
         remember_good,
     )
     from jackfield.config.problems import Problem, Severity
-    from jackfield.config.settings import AgentLimits, AgentSettings, HostSettings, IngressSettings
+    from jackfield.config.settings import (
+        AgentLimits,
+        AgentSettings,
+        ApprovalSettings,
+        HostSettings,
+        IngressSettings,
+    )
 
 __all__ = [
     "AgentFile",
     "AgentLimits",
     "AgentSettings",
+    "ApprovalSettings",
     "ChannelSection",
     "Configuration",
     "ExtensionSection",
@@ -55,7 +62,7 @@ _ROOMS = {
         "agent_digest", "load_agent", "read_agent", "remember_good",
     ),
     "problems": ("Problem", "Severity"),
-    "settings": ("AgentLimits", "AgentSettings", "HostSettings", "IngressSettings"),
+    "settings": ("AgentLimits", "AgentSettings", "ApprovalSettings", "HostSettings", "IngressSettings"),
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from jackfield.api import Attaches
 from jackfield.config.load import load, remember_good
 from jackfield.errors import ConfigError, JackfieldError, MailboxDamaged, NotFound, Unsupported
 from jackfield.host.actions import Actions
+from jackfield.host.approvals import Approvals
 from jackfield.host.channels import ChannelDirectory, ChannelInstance
 from jackfield.host.collect import Collector
 from jackfield.host.control import ServerConnection
@@ -93,6 +94,8 @@ class LiveHost:
         )
         self.questions = Questions(hub, self.channels, respond=self._respond)
         self.services = HostServices(hub, self.inbox)
+        self.approvals = Approvals(hub, self.inbox, self.services, nudge=self.nudge, show=_nobody, refresh=_nowhere)
+        self.services.join(approvals=self.approvals)
         self.actions = Actions(hub, self.services)
         self.parking = Parking(hub, tell=self.notices.tell)
         self.collector = Collector(
@@ -140,8 +143,14 @@ class LiveHost:
         self.retention = Retention(hub, spool)
         self.timer = DueTimer(
             hub,
-            due=(self.unfinished.due, self.delivery.due, self.questions.expire, self.supervisor.due),
-            sweep=(self.intake.retake, self._sweep, self.retention.sweep),
+            due=(
+                self.unfinished.due,
+                self.delivery.due,
+                self.questions.expire,
+                self.approvals.due,
+                self.supervisor.due,
+            ),
+            sweep=(self.intake.retake, self._sweep, self.approvals.settle_left, self.retention.sweep),
             soonest=self.supervisor.soonest,
         )
 
@@ -168,6 +177,7 @@ class LiveHost:
         await self.intake.retake()
         await self.channels.start(self.intake)
         await self.extensions.start()
+        await self.approvals.start()
         for session in await self.unfinished.sessions_with_work():
             self._wake_session(session)
         self.supervisor.open()
@@ -399,3 +409,10 @@ class LiveHost:
             "runners_waiting": self.supervisor.waiting,
             "runtimes": dict.fromkeys(self.launcher.runtimes),
         }
+
+
+async def _nobody(item: object) -> bool:
+    return False
+
+
+async def _nowhere(item: object) -> None: ...

@@ -14,14 +14,17 @@ _NEXT = """SELECT
     (SELECT min(head_at) FROM deliveries WHERE head_at IS NOT NULL AND state = 'retrying' AND head_at > ?1),
     (SELECT min(expires_at) FROM questions WHERE state = 'open' AND expires_at IS NOT NULL AND expires_at > ?1),
     (SELECT min(parked_until) FROM sessions WHERE parked_until IS NOT NULL AND parked_until > ?1),
-    (SELECT min(until) FROM parked_scopes WHERE until > ?1)"""
+    (SELECT min(until) FROM parked_scopes WHERE until > ?1),
+    (SELECT min(expires_at) FROM approvals WHERE state = 'pending' AND expires_at > ?1),
+    (SELECT min(remind_at) FROM approvals WHERE state = 'pending' AND remind_at IS NOT NULL AND remind_at > ?1)"""
 
 
 def next_due(db: sqlite3.Connection, after: UnixMs | None = None) -> UnixMs | None:
     """The earliest moment at which something is due, or None; it may have passed.
 
     What it covers: retries of messages in, retries of deliveries at the head of their destination, questions that
-    expire, sessions and scopes that are parked.  Deliveries that only wait for a worker or a channel need no timer.
+    expire, sessions and scopes that are parked, approvals that expire or of which people must be reminded.  Deliveries
+    that only wait for a worker or a channel need no timer.
 
     `after` leaves out everything up to that moment: for a timer that has just dealt with all that was due then, so that
     something that can't be done yet does not wake it over and over.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jackfield.host.services import backups, conversations, diagnosis, entities, people, status, transfer
+from jackfield.host.services import approvals, backups, conversations, diagnosis, entities, people, status, transfer
 from jackfield.host.services.context import OPERATIONS, Args, Live, ServiceContext
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Args",
     "Live",
     "ServiceContext",
+    "approvals",
     "backups",
     "conversations",
     "diagnosis",

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from jackfield.api import Runtime
 from jackfield.errors import MalformedData, NoHost, NotFound, UsageError
+from jackfield.host.approvals import Approvals
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.diagnosis.threads import in_thread
 from jackfield.host.hub import Hub
@@ -32,6 +33,9 @@ class Live(Protocol):
 
     @property
     def channels(self) -> ChannelDirectory: ...
+
+    @property
+    def approvals(self) -> Approvals: ...
 
     def wake(self, session_id: SessionId, group_id: AgentGroupId) -> None: ...
 
