@@ -15,11 +15,15 @@ from typing import TypeVar
 
 from jackfield.api import OpensAttachments
 from jackfield.errors import (
+    Ambiguous,
     ChannelError,
+    JackfieldError,
     MailboxBlocked,
     MailboxDamaged,
     MalformedData,
     NotFound,
+    RateLimited,
+    Transient,
     UnsafePath,
 )
 from jackfield.host.channels import ChannelDirectory
@@ -50,7 +54,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FETCH_SECONDS = 60.0
-"""For each attachment (messaging.md, decisions)."""
+"""For each attachment (messaging.md, decisions); and for trying all those of a message again."""
+FETCH_AGAIN = 1.0
+"""Seconds before the second try to fetch one; doubles."""
 BLOCKED_TRIES = 3
 NUMBERS_APART = 1000
 """How far above the last known message number a fresh mailbox begins: nobody knows what the damaged one had reached."""
@@ -207,12 +213,19 @@ class Inbox:
         await self._make(session)
         names: Sequence[str] = _distinct([file_name(item.name, f"{item.kind}") for item in event.attachments])
         fetched = []
+        until = self._hub.clock.monotonic() + FETCH_SECONDS
         for attachment, name in zip(event.attachments, names, strict=True):
-            fetched.append(await self._fetch(folder, row_id, event, attachment, name))
+            fetched.append(await self._fetch(folder, row_id, event, attachment, name, until))
         return tuple(fetched)
 
     async def _fetch(
-        self, folder: SessionFolder, row_id: str, event: MessageReceived, attachment: Attachment, name: str
+        self,
+        folder: SessionFolder,
+        row_id: str,
+        event: MessageReceived,
+        attachment: Attachment,
+        name: str,
+        until: float,
     ) -> StoredFile:
         """One file into `inbox/<row id>/`; one that can't be had stays in the message with its reason."""
         limit = self._hub.settings.file_limit
@@ -221,7 +234,7 @@ class Inbox:
             return replace(kept, problem=f"larger than {limit:,} bytes")
         try:
             async with asyncio.timeout(FETCH_SECONDS):
-                data = await self._bytes_of(event, attachment, limit)
+                data = await self._bytes_at_last(event, attachment, limit, until)
             path = await asyncio.to_thread(folder.store_inbox, row_id, name, data, limit)
         except TimeoutError:
             return replace(kept, problem=f"it could not be fetched within {FETCH_SECONDS:g} s")
@@ -229,6 +242,20 @@ class Inbox:
             log.info("attachment %s of %s could not be fetched: %s", attachment.id, row_id, problem)
             return replace(kept, problem=str(problem)[:200])
         return replace(kept, path=path, size=len(data))
+
+    async def _bytes_at_last(self, event: MessageReceived, attachment: Attachment, limit: int, until: float) -> bytes:
+        """What may work in a moment is tried again, while there is time for it until `until` (monotonic)."""
+        delay = FETCH_AGAIN
+        while True:
+            try:
+                return await self._bytes_of(event, attachment, limit)
+            except (Ambiguous, RateLimited, Transient) as problem:
+                wait = max(delay, problem.retry_after) if isinstance(problem, RateLimited) else delay
+                if self._hub.clock.monotonic() + wait >= until:
+                    raise
+                log.info("attachment %s could not be fetched and is tried again: %s", attachment.id, problem)
+            await self._hub.clock.sleep(wait)
+            delay *= 2
 
     async def _bytes_of(self, event: MessageReceived, attachment: Attachment, limit: int) -> bytes:
         if attachment.token is not None and attachment.token.startswith(SPOOL_TOKEN):
@@ -238,11 +265,19 @@ class Inbox:
         if not isinstance(channel, OpensAttachments):
             raise MalformedData("this channel can't fetch files")
         data = bytearray()
-        async with channel.open_attachment(attachment) as chunks:
-            async for chunk in chunks:
-                data += chunk
-                if len(data) > limit:
-                    raise MalformedData(f"larger than {limit:,} bytes")
+        try:
+            async with channel.open_attachment(attachment) as chunks:
+                async for chunk in chunks:
+                    data += chunk
+                    if len(data) > limit:
+                        raise MalformedData(f"larger than {limit:,} bytes")
+        except (JackfieldError, OSError):
+            raise
+        except Exception as problem:
+            # A fault of the adapter's: without its file the message goes on.
+            self._hub.trouble(f"channel {event.address.instance}")
+            log.exception("channel %s raised an untyped error over an attachment", event.address.instance)
+            raise ChannelError(f"{type(problem).__name__}: {problem}") from problem
         return bytes(data)
 
 
