@@ -22,7 +22,9 @@ from jackfield.errors import MailboxFull
 from jackfield.host.inbox import Inbox
 from jackfield.host.intake import LANES, Intake, StoredEvent
 from jackfield.host.router import Router
+from jackfield.host.routing import Facts
 from jackfield.host.spool import Spool
+from jackfield.host.verdicts import Judged
 from jackfield.ids import AgentGroupId, EventId, InboundId, QuestionId, UserId, derive_id, new_id
 from jackfield.models import (
     Address,
@@ -96,6 +98,8 @@ class World:
             on_report=nothing,
             on_text_answer=self._answered,
             say=self._say,
+            ask=self._ask,
+            claim=nothing,
             before=nothing,
             ring=self._ring,
             wake=lambda session, origin, rung: self.log.append((session.id, "wake" if not rung else "was rung")),
@@ -115,6 +119,9 @@ class World:
         decided = await self.bench.hub.store.write(questions.decide, ASKED, "yes", user, now)
         self.log.append(("", f"answer {decided.value}"))
         return decided.value == "decided"
+
+    async def _ask(self, judged: Judged, facts: Facts | None) -> bool:
+        return False
 
     async def _say(self, address: Address, message: OutMessage, **_: object) -> None:
         self.log.append(("", f"say {message.text}"))

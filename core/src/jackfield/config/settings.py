@@ -150,6 +150,8 @@ class ApprovalSettings(_Settings):
     """Hours until a request that nobody decided expires, which is neither yes nor no."""
     remind: float = Field(default=0.5, ge=0, lt=1, allow_inf_nan=False)
     """Which part of that time passes until the person who was asked is reminded, once; 0 for never."""
+    deny_days: int = Field(default=30, ge=1, le=3650)
+    """Days for which a denied stranger, or an ignored chat, is remembered, so that nobody is asked about it again."""
 
 
 class AgentsSettings(_Settings):

@@ -17,6 +17,7 @@ from jackfield.host.admission import ask_plugins
 from jackfield.host.channels import ChannelDirectory, ChannelInstance
 from jackfield.host.hub import Hub
 from jackfield.host.loops import Word
+from jackfield.host.registration.claiming import is_claim
 from jackfield.host.routing import Arrival, Facts, Outcome, Wired
 from jackfield.host.verdicts import Judged
 from jackfield.ids import EventId, InboundId, derive_id, user_id
@@ -40,18 +41,20 @@ __all__ = ["Judging", "namesake"]
 log = logging.getLogger(__name__)
 
 Say = Callable[..., Awaitable[None]]
+Claim = Callable[[MessageReceived], Awaitable[None]]
 
 
 class Judging:
-    def __init__(self, hub: Hub, channels: ChannelDirectory, *, say: Say) -> None:
-        """`say` sends the host's own words."""
+    def __init__(self, hub: Hub, channels: ChannelDirectory, *, say: Say, claim: Claim) -> None:
+        """`say` sends the host's own words, `claim` gets what claims ownership."""
         self._hub = hub
         self._channels = channels
         self._say = say
+        self._claim = claim
 
     def is_ordinary(self, event: MessageReceived) -> bool:
         """Whether `taken_away` would say no, as far as no plugin is asked."""
-        return not (event.sender.is_self or event.sender.is_bot)
+        return not (event.sender.is_self or event.sender.is_bot or is_claim(event.text))
 
     async def taken_away(self, event: MessageReceived) -> str | None:
         """Why the message goes to no agent at all, or None."""
@@ -60,6 +63,9 @@ class Judging:
             return "own_message"
         if sender.is_bot and not self._takes_bot(event):
             return "bot"
+        if is_claim(event.text):
+            await self._claim(event)  # the code is nobody's business, plugins' neither
+            return "claim"
         dispatcher = self._hub.plugins.dispatcher
         if dispatcher.has("intercept_inbound"):
             try:
@@ -195,7 +201,9 @@ class Judging:
         )
         if not verdict.allowed:
             # What a refused sender wrote is stored nowhere, also not as context (messaging.md 17.4, pitfall 3).
-            return Outcome(wired, None, None, InboundState.REFUSED, verdict.reason)
+            # Nor is anybody asked about who only talks to others there.
+            ask = verdict.ask and decision.engage
+            return Outcome(wired, None, None, InboundState.REFUSED, verdict.reason, ask=ask)
         if isinstance(command, commands.Denied):
             await self._say(event.address, OutMessage(text=command.text), path=SendPath.COMMAND)
             return Outcome(wired, None, None, InboundState.REFUSED, f"denied {command.token}")

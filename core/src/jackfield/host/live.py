@@ -25,6 +25,7 @@ from jackfield.host.launching import Launcher
 from jackfield.host.notices import Notices, answer_address
 from jackfield.host.parking import Parking
 from jackfield.host.questions import Questions
+from jackfield.host.registration import Registration
 from jackfield.host.renewal import Renewal
 from jackfield.host.retention import Retention
 from jackfield.host.router import Router
@@ -96,7 +97,7 @@ class LiveHost:
         self.services = HostServices(hub, self.inbox)
         self.approvals = Approvals(hub, self.inbox, self.services, nudge=self.nudge, show=_nobody, refresh=_nowhere)
         self.services.join(approvals=self.approvals)
-        self.actions = Actions(hub, self.services)
+        self.actions = Actions(hub, self.channels, self.services)
         self.parking = Parking(hub, tell=self.notices.tell)
         self.collector = Collector(
             hub,
@@ -125,6 +126,14 @@ class LiveHost:
             nudge=self.nudge,
         )
         self.renewal = Renewal(hub, self.launcher, self.supervisor)
+        self.registration = Registration(
+            hub,
+            self.channels,
+            self.approvals,
+            say=self.delivery.send_direct,
+            retake=self.retake,
+            project=self.project,
+        )
         self.router = Router(
             hub,
             self.channels,
@@ -133,6 +142,8 @@ class LiveHost:
             on_report=self.delivery.report,
             on_text_answer=self.questions.text_answer,
             say=self.delivery.send_direct,
+            ask=self.registration.ask,
+            claim=self.registration.claimed,
             before=self.renewal.before_message,
             ring=self.supervisor.ring,
             wake=self._wake_routed,
@@ -150,7 +161,13 @@ class LiveHost:
                 self.approvals.due,
                 self.supervisor.due,
             ),
-            sweep=(self.intake.retake, self._sweep, self.approvals.settle_left, self.retention.sweep),
+            sweep=(
+                self.intake.retake,
+                self._sweep,
+                self.approvals.settle_left,
+                self.registration.sweep,
+                self.retention.sweep,
+            ),
             soonest=self.supervisor.soonest,
         )
 

@@ -25,7 +25,7 @@ from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
 from jackfield.host.intake import StoredEvent
 from jackfield.host.judging import Judging, namesake
-from jackfield.host.routing import Arrival, Foreseen, Outcome, facts_of
+from jackfield.host.routing import Arrival, Facts, Foreseen, Outcome, facts_of
 from jackfield.host.verdicts import Judged, by_session, ledger
 from jackfield.ids import EventId, InboundId, SessionId, UserId
 from jackfield.models import (
@@ -64,17 +64,22 @@ class Router:
         on_report: Callable[[DeliveryReport], Awaitable[None]],
         on_text_answer: Callable[[MessageReceived, UserId], Awaitable[bool]],
         say: Callable[..., Awaitable[None]],
+        ask: Callable[[Judged, Facts | None], Awaitable[bool]],
+        claim: Callable[[MessageReceived], Awaitable[None]],
         before: Callable[[Session], Awaitable[None]],
         ring: Callable[[SessionId], bool],
         wake: Callable[[Session, Address | None, bool], None],
         entered: Callable[[SessionId, Sequence[InboundId], Sequence[InboundId]], Awaitable[None]],
     ) -> None:
         """`entered` is told which messages of a session the ledger has now, and which of them its inbox had before;
-        `on_text_answer` tells whether a text answered an open question; `say` sends the host's own words; `before`
+        `on_text_answer` tells whether a text answered an open question; `say` sends the host's own words; `ask` has
+        somebody asked about an unknown sender or chat, and tells whether to keep the message; `claim` gets what claims
+        ownership; `before`
         comes ahead of what is put into a session's inbox; `ring` right after it, from any thread, where a runner lives;
         `wake` then, and hears whether the runner was rung."""
         self._hub = hub
-        self._judging = Judging(hub, channels, say=say)
+        self._judging = Judging(hub, channels, say=say, claim=claim)
+        self._ask = ask
         self._inbox = inbox
         self._on_action = on_action
         self._on_report = on_report
@@ -158,6 +163,8 @@ class Router:
                     await self._finish(arrival.event_id, EventState.ROUTED, "answer")
                     return 1
             verdict = await self._judging.judge(arrival, ignored, known)
+            if verdict.asks:
+                verdict.keep = await self._ask(verdict, known)
             judged.append(verdict)
             if verdict.changes(known):
                 await self._carry_out(judged, lasting=True)

@@ -25,7 +25,7 @@ from jackfield.models import (
 )
 from jackfield.store import chats, deliveries, events, groups, inbound, people, questions, sessions, wirings
 
-__all__ = ["Arrival", "Facts", "Outcome", "Wired", "facts_of", "note_unwired", "record"]
+__all__ = ["Arrival", "Facts", "Foreseen", "Outcome", "Wired", "facts_of", "note_unwired", "record"]
 
 PREVIEW = 200
 """Characters of a message that the ledger shows."""
@@ -68,6 +68,16 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The facts of a message that was not on the disk yet, so its arrival has no id."""
+
+    arrival: Arrival
+    facts: Facts | None
+    written: int
+    """What the store's `handed_in` was with the message itself: with anything more the facts may be others."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """One wiring's outcome; with a session and a row when the message goes to the agent."""
 
@@ -77,6 +87,8 @@ class Outcome:
     state: InboundState
     reason: str
     stick_until: UnixMs | None = None
+    ask: bool = False
+    """Whether somebody is to be asked about the sender, who was refused for being unknown."""
 
 
 def facts_of(db: sqlite3.Connection, arrivals: Sequence[Arrival], now: UnixMs) -> list[Facts | None]:
@@ -128,10 +140,18 @@ def _facts(db: sqlite3.Connection, event: MessageReceived, sender: UserId | None
     )
 
 
-def record(db: sqlite3.Connection, arrival: Arrival, outcomes: Sequence[Outcome], complete: bool, now: UnixMs) -> None:
+def record(
+    db: sqlite3.Connection,
+    arrival: Arrival,
+    outcomes: Sequence[Outcome],
+    complete: bool,
+    now: UnixMs,
+    *,
+    keep: bool = False,
+) -> None:
     """The ledger of one routed message: an entry a wiring, the event's end, the audit of what was not taken.
 
-    Until it is complete the event stays `received`.  Doing it again changes nothing.
+    Until it is complete the event stays `received`; with `keep` its words stay, too.  Doing it again changes nothing.
     """
     event, sender = arrival.event, arrival.sender
     preview = event.text[:PREVIEW]
@@ -158,7 +178,7 @@ def record(db: sqlite3.Connection, arrival: Arrival, outcomes: Sequence[Outcome]
         return
     reasons = None if taken else ", ".join(sorted({outcome.reason for outcome in outcomes}))
     state = EventState.ROUTED if taken else EventState.IGNORED
-    if not events.finish(db, arrival.event_id, state, now=now, reason=reasons):
+    if not events.finish(db, arrival.event_id, state, now=now, reason=reasons, keep=keep):
         return
     refused = [outcome for outcome in outcomes if outcome.state is InboundState.REFUSED]
     for outcome in refused:
@@ -167,10 +187,10 @@ def record(db: sqlite3.Connection, arrival: Arrival, outcomes: Sequence[Outcome]
         _audit(db, event, "no_agent_engaged", now)
 
 
-def note_unwired(db: sqlite3.Connection, arrival: Arrival, now: UnixMs) -> None:
+def note_unwired(db: sqlite3.Connection, arrival: Arrival, now: UnixMs, *, keep: bool = False) -> None:
     """A chat that no agent is wired to: nothing is written but for an addressed message's audit (appendix D.1)."""
     event = arrival.event
-    ended = events.finish(db, arrival.event_id, EventState.IGNORED, now=now, reason="no_agent_wired")
+    ended = events.finish(db, arrival.event_id, EventState.IGNORED, now=now, reason="no_agent_wired", keep=keep)
     if ended and (event.addressed is not Addressed.NONE or not event.is_group):
         chats.ensure_messaging_group(
             db,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from jackfield.clock import UnixMs
@@ -26,12 +26,25 @@ class Judged:
     ignored: str | None = None
     """Why it goes to no agent at all."""
     unwired: bool = False
+    keep: bool = False
+    """Whether its words are kept although nobody gets them, since somebody is asked about its sender or chat."""
     failed: JackfieldError | None = None
     """Why some wiring has no outcome; the event is routed again."""
 
     @property
     def routed(self) -> bool:
         return self.ignored is None and not self.unwired
+
+    @property
+    def asks(self) -> bool:
+        """Whether somebody could be asked about its sender or chat."""
+        return self.unwired or any(outcome.ask for outcome in self.outcomes)
+
+    def refuse(self, reason: str) -> None:
+        """Give what was refused for lack of an answer its reason, now that nobody is asked."""
+        self.outcomes[:] = [
+            replace(outcome, reason=reason, ask=False) if outcome.ask else outcome for outcome in self.outcomes
+        ]
 
     def changes(self, facts: Facts | None) -> bool:
         """Whether the next message must be judged by other facts than this one."""
@@ -67,11 +80,12 @@ def ledger(verdict: Judged, now: UnixMs) -> Callable[[sqlite3.Connection], objec
             now=now,
         )
     if verdict.unwired:
-        return partial(note_unwired, arrival=verdict.arrival, now=now)
+        return partial(note_unwired, arrival=verdict.arrival, keep=verdict.keep, now=now)
     return partial(
         record,
         arrival=verdict.arrival,
         outcomes=tuple(verdict.outcomes),
         complete=verdict.failed is None,
+        keep=verdict.keep,
         now=now,
     )

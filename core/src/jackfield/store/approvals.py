@@ -39,6 +39,8 @@ __all__ = [
     "expire_due",
     "finish",
     "forget",
+    "open_payloads",
+    "pending_keys",
     "pending_of_group",
     "remind_due",
     "unfinished",
@@ -231,6 +233,24 @@ def approvals(db: sqlite3.Connection, state: ApprovalState | None = None, limit:
 def counts(db: sqlite3.Connection) -> dict[str, int]:
     """How many are in each state."""
     return {str(state): int(count) for state, count in db.execute("SELECT state, count(*) FROM approvals GROUP BY 1")}
+
+
+def pending_keys(db: sqlite3.Connection, kind: str, prefix: str) -> list[str]:
+    """The keys of what waits of a kind, that begin so; `prefix` ends with a space."""
+    rows = db.execute(
+        "SELECT dedupe_key FROM approvals WHERE kind = ?1 AND dedupe_key >= ?2 AND dedupe_key < ?3 "
+        "AND state = 'pending'",
+        (kind, prefix, prefix[:-1] + "!"),
+    )
+    return [key for (key,) in rows]
+
+
+def open_payloads(db: sqlite3.Connection, kinds: tuple[str, ...]) -> list[str]:
+    """The payloads of what waits, or whose end is not carried out yet; reads all approvals."""
+    rows = db.execute(
+        f"SELECT payload FROM approvals WHERE finished_at IS NULL AND kind IN ({', '.join('?' * len(kinds))})", kinds
+    )
+    return [payload for (payload,) in rows]
 
 
 def pending_of_group(db: sqlite3.Connection, agent_group_id: AgentGroupId) -> int:

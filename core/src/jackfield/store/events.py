@@ -19,13 +19,17 @@ __all__ = [
     "Drop",
     "StoredEvent",
     "accept",
+    "any_kept",
     "audit_drop",
     "drops",
     "event",
     "finish",
+    "forget_words",
     "get_cursor",
+    "kept",
     "prune_events",
     "reopen",
+    "reopen_kept",
     "set_cursor",
     "unfinished",
     "unrouted",
@@ -137,18 +141,25 @@ def unrouted(db: sqlite3.Connection, channel_type: str, instance: str) -> int:
 
 
 def finish(
-    db: sqlite3.Connection, event_id: EventId, state: EventState, reason: str | None = None, *, now: UnixMs
+    db: sqlite3.Connection,
+    event_id: EventId,
+    state: EventState,
+    reason: str | None = None,
+    *,
+    now: UnixMs,
+    keep: bool = False,
 ) -> bool:
     """Routing is done with it.  False when it was done before (that end stays) or is unknown.
 
-    Of an ignored event only the key stays, against duplicates: what a refused person wrote is not kept.
+    Of an ignored event only the key stays, against duplicates: what a refused person wrote is not kept, unless `keep`
+    says that somebody is asked about them; then `reopen_kept` or `forget_words` follows.
     """
     if state is EventState.RECEIVED:
         raise ValueError(f"{state.value!r} is no end for the event {event_id}")
     done = db.execute(
-        "UPDATE events SET state = ?1, reason = ?2, finished_at = ?3, body = iif(?1 = 'ignored', '', body) "
-        "WHERE id = ?4 AND state = 'received'",
-        (state.value, storable(reason), now, event_id),
+        "UPDATE events SET state = ?1, reason = ?2, finished_at = ?3, "
+        "body = iif(?1 = 'ignored' AND NOT ?5, '', body) WHERE id = ?4 AND state = 'received'",
+        (state.value, storable(reason), now, event_id, keep),
     )
     return done.rowcount == 1
 
@@ -159,6 +170,34 @@ def reopen(db: sqlite3.Connection, event_id: EventId) -> bool:
         "UPDATE events SET state = 'received', reason = NULL, finished_at = NULL WHERE id = ?", (event_id,)
     )
     return done.rowcount == 1
+
+
+def reopen_kept(db: sqlite3.Connection, event_id: EventId) -> bool:
+    """Have an ignored event routed whose words were kept.  False when it is under way, done or forgotten."""
+    done = db.execute(
+        "UPDATE events SET state = 'received', reason = NULL, finished_at = NULL "
+        "WHERE id = ? AND state = 'ignored' AND body <> ''",
+        (event_id,),
+    )
+    return done.rowcount == 1
+
+
+def forget_words(db: sqlite3.Connection, event_id: EventId) -> bool:
+    """Take the words of an ignored event away that were kept."""
+    done = db.execute("UPDATE events SET body = '' WHERE id = ? AND state = 'ignored' AND body <> ''", (event_id,))
+    return done.rowcount == 1
+
+
+def any_kept(db: sqlite3.Connection) -> bool:
+    """Whether `kept` would find anything."""
+    row = db.execute("SELECT 1 FROM events WHERE state = 'ignored' AND body <> '' LIMIT 1").fetchone()
+    return row is not None
+
+
+def kept(db: sqlite3.Connection, before: UnixMs) -> list[EventId]:
+    """Ignored events whose words were kept before a moment."""
+    rows = db.execute("SELECT id FROM events WHERE state = 'ignored' AND body <> '' AND finished_at < ?", (before,))
+    return [EventId(id) for (id,) in rows]
 
 
 def event(db: sqlite3.Connection, event_id: EventId) -> StoredEvent | None:

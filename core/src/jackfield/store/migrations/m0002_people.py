@@ -14,6 +14,8 @@ _LEDGER = (
     # hops, chain: how many agents handed the message on, and the first message that this one follows from.
     "ALTER TABLE inbound ADD COLUMN hops INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE inbound ADD COLUMN chain TEXT",
+    # Ignored messages whose words are kept, since somebody is asked about their sender.
+    "CREATE INDEX events_kept ON events (ord) WHERE state = 'ignored' AND body <> ''",
     # source: the session of the agent that wrote the message; NULL for what no agent wrote.
     "ALTER TABLE inbound ADD COLUMN source TEXT",
     "CREATE INDEX inbound_of_agents ON inbound (created_at) WHERE source IS NOT NULL",
@@ -184,7 +186,7 @@ _SCHEDULE = (
         UNIQUE (task_id, due_at)
     ) STRICT, WITHOUT ROWID""",
     "CREATE INDEX task_runs_open ON task_runs (session_id, task_id) WHERE state IN ('claimed', 'queued')",
-    "CREATE INDEX task_runs_open_of_task ON task_runs (task_id) WHERE state IN ('claimed', 'queued')",
+    "CREATE UNIQUE INDEX task_runs_one_open ON task_runs (task_id) WHERE state IN ('claimed', 'queued')",
     "CREATE INDEX task_runs_claimed ON task_runs (id) WHERE state = 'claimed'",
     "CREATE INDEX task_runs_ended ON task_runs (finished_at) WHERE finished_at IS NOT NULL",
 )
