@@ -241,6 +241,7 @@ class FakePlugins:
         self.dispatcher = HookDispatcher(seconds=1.0)
         self.handlers: dict[str, Any] = {}
         self.kinds: list[Any] = []
+        self.owners: dict[str, frozenset[str]] = {}
 
     def use(self, *plugins: tuple[str, object]) -> None:
         manager = pluggy.PluginManager(PROJECT)
@@ -251,6 +252,9 @@ class FakePlugins:
 
     def actions(self) -> dict[str, Any]:
         return dict(self.handlers)
+
+    def tool_sets_of_action(self, name: str) -> frozenset[str]:
+        return self.owners.get(name, frozenset())
 
     def approval_kinds(self) -> list[Any]:
         return list(self.kinds)

@@ -32,8 +32,8 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 async def yes(desk: Desk, id: ApprovalId, by: str = BY) -> bool:
-    _, counts = await desk.engine.decide(id, "approve", by, Via.CARD)
-    return counts
+    decided: tuple[Any, bool] = await desk.engine.decide(id, "approve", by, Via.CARD)
+    return decided[1]
 
 
 # ---- one decision, one deed
@@ -370,7 +370,7 @@ async def test_the_hosts_own_kinds_hear_every_choice(desk: Desk) -> None:
         ApprovalChoice(value="deny", label="Deny", approves=False),
     )
     for number, value in enumerate(("open", "deny")):
-        ask = {"key": f"mg {number}", "fields": FIELDS, "choices": choices, "group": desk.bench.group}
+        ask: dict[str, Any] = {"key": f"mg {number}", "fields": FIELDS, "choices": choices, "group": desk.bench.group}
         ticket = await desk.engine.ask("sender", {"n": number}, **ask)
         assert (await desk.engine.ask("sender", {"n": 99}, **ask)).id == ticket.id
         await desk.engine.decide(ticket.id, value, BY, Via.CARD)

@@ -369,7 +369,7 @@ async def test_an_action_runs_once_for_each_request_with_the_identity_of_its_mai
         return {"got": arguments}
 
     bench.plugins.handlers = {"echo": ActionHandler(name="echo", handle=echo)}
-    actions = Actions(bench.hub, cast(Any, None))
+    actions = Actions(bench.hub, cast(Any, bench.directory), cast(Any, None))
     session = await bench.session(await bench.chat("c-1"))
     row = request(session, "echo", '{"session_id": "somebody else", "x": 1}')
     both = asyncio.gather(*(actions.handle(session, bench.group, row) for _ in range(2)))
@@ -394,7 +394,7 @@ async def test_whatever_goes_wrong_in_an_action_is_its_answer(bench: Bench, capl
     async def odd(context: ActionContext, request_id: str, arguments: dict[str, Any]) -> Any:
         return object()
 
-    actions = Actions(bench.hub, cast(Any, None), seconds=0.05)
+    actions = Actions(bench.hub, cast(Any, bench.directory), cast(Any, None), seconds=0.05)
     for handle in (forbids, breaks, hangs, odd):
         actions.register(ActionHandler(name=handle.__name__, handle=handle))
     session = await bench.session(await bench.chat("c-1"))

@@ -1,6 +1,8 @@
 """What runners ask the host to do: found by name, run with the identity of the mailbox, answered once.
 
-Who asks follows from whose mailbox the request lay in (architecture 5, rule 8); nothing in the request is believed.
+Who asks follows from whose mailbox the request lay in (architecture 5, rule 8); nothing in the request is believed.  An
+action that a tool set brought is done only for groups whose `agent.toml` names that tool set, since a hostile runner
+can ask for anything.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from collections import OrderedDict
 from typing import Any
 
 from jackfield.api import ActionContext, ActionHandler, HostContext
-from jackfield.errors import Conflict, JackfieldError, MalformedData, NotFound, TooLarge
+from jackfield.errors import Conflict, JackfieldError, MalformedData, NotAllowed, NotFound, TooLarge
+from jackfield.host.authority import authority
+from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
-from jackfield.ids import RequestId, SessionId
+from jackfield.ids import RequestId, SessionId, TurnId
 from jackfield.models import ActionRequest, AgentGroup, OutboundRow, Response, ResponseStatus, Session
 
 __all__ = ["ACTION_SECONDS", "Actions"]
@@ -33,8 +37,11 @@ _Key = tuple[SessionId, RequestId]
 class Actions:
     """Handlers of the host itself and of all loaded plugins, the host's own first."""
 
-    def __init__(self, hub: Hub, services: HostContext, *, seconds: float = ACTION_SECONDS) -> None:
+    def __init__(
+        self, hub: Hub, channels: ChannelDirectory, services: HostContext, *, seconds: float = ACTION_SECONDS
+    ) -> None:
         self._hub = hub
+        self._channels = channels
         self._services = services
         self._seconds = seconds
         self._own: dict[str, ActionHandler] = {}
@@ -64,7 +71,7 @@ class Actions:
             return await asyncio.shield(known)
         answer = self._answers[key] = asyncio.get_running_loop().create_future()
         try:
-            response = await self._answer(session, group, request)
+            response = await self._answer(session, group, request, row.turn)
         except BaseException:
             # Cancelled: the next one who asks begins anew.
             del self._answers[key]
@@ -79,9 +86,11 @@ class Actions:
             if self._answers[key].done():
                 del self._answers[key]
 
-    async def _answer(self, session: Session, group: AgentGroup, request: ActionRequest) -> Response:
+    async def _answer(
+        self, session: Session, group: AgentGroup, request: ActionRequest, turn: TurnId | None
+    ) -> Response:
         try:
-            body = await self._run(session, group, request)
+            body = await self._run(session, group, request, turn)
             status = ResponseStatus.OK
         except JackfieldError as problem:
             body, status = _error(problem.message, problem.code, problem.fix), ResponseStatus.ERROR
@@ -96,21 +105,38 @@ class Actions:
             body, status = _error(f"{request.name} failed; the host's log says why", "Internal"), ResponseStatus.ERROR
         return Response(request_id=request.request_id, status=status, body=body, at=self._hub.clock.now())
 
-    async def _run(self, session: Session, group: AgentGroup, request: ActionRequest) -> str:
+    async def _run(self, session: Session, group: AgentGroup, request: ActionRequest, turn: TurnId | None) -> str:
         handler = self._handler(request.name)
+        self._refuse_foreign(group, request.name)
         try:
             arguments = json.loads(request.arguments)
         except (ValueError, RecursionError) as problem:
             raise MalformedData(f"the arguments of {request.name} are no JSON: {problem}") from None
         if not isinstance(arguments, dict):
             raise MalformedData(f"the arguments of {request.name} must be a JSON object")
-        context = ActionContext(session=session, agent_group=group, host=self._services)
+        behind = await authority(self._hub, self._channels, session, turn)
+        context = ActionContext(
+            session=session,
+            agent_group=group,
+            host=self._services,
+            turn=turn,
+            role=behind.role,
+            users=behind.users,
+            origin=behind.origin,
+        )
         async with asyncio.timeout(self._seconds):
             result = await handler.handle(context, request.request_id, arguments)
         body = json.dumps(result, ensure_ascii=False)
         if len(body.encode("utf-8", "replace")) > MAX_BODY:
             raise TooLarge(f"the answer of {request.name} has more than {MAX_BODY:,} bytes", limit=MAX_BODY)
         return body
+
+    def _refuse_foreign(self, group: AgentGroup, name: str) -> None:
+        """An action of a tool set that the group doesn't have is none of its agent's."""
+        owners = self._hub.plugins.tool_sets_of_action(name) if name not in self._own else frozenset()
+        if owners and owners.isdisjoint(self._hub.agent_settings(group).tools):
+            needed = " or ".join(sorted(owners))
+            raise NotAllowed(f"this agent may not use {name}: it does not have the tool set {needed}")
 
     def _handler(self, name: str) -> ActionHandler:
         offered: dict[str, ActionHandler] = {**self._hub.plugins.actions(), **self._own}

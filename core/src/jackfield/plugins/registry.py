@@ -132,6 +132,13 @@ class PluginRegistry:
         """The action handlers of all loaded plugins, by name."""
         return {name: handler for name, (handler, _) in self._actions.items()}
 
+    def tool_sets_of_action(self, name: str) -> frozenset[str]:
+        """The tool sets of the plugin that brought an action; none for one that has no tool set."""
+        for plugin in self._objects():
+            if any(action.name == name for action in plugin.offers.actions):
+                return frozenset(plugin.offers.by_kind.get(Kind.TOOLS, {}))
+        return frozenset()
+
     def routes(self) -> list[RouteSet]:
         return [one for plugin in self._objects() for one in plugin.offers.routes]
 
