@@ -14,6 +14,7 @@ from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import pytest
 from delivery_kit import BOUND, CAPABLE, Bench, open_bench
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -384,6 +385,8 @@ async def test_chats_that_are_slow_to_route_keep_no_other_chat_waiting(tmp_path:
         def __init__(self) -> None:
             self.quick = asyncio.Event()
 
+        def foresee(self, event: Event) -> None: ...
+
         def together(self, waiting: Sequence[StoredEvent]) -> int:
             return 1
 
@@ -401,6 +404,24 @@ async def test_chats_that_are_slow_to_route_keep_no_other_chat_waiting(tmp_path:
             intake._enqueue(StoredEvent(EventId(new_id("ev")), event))
         async with asyncio.timeout(BOUND):
             await intake._idle.wait()
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+async def test_what_was_foreseen_of_a_message_counts_unless_something_was_written_since(
+    tmp_path: Path, meanwhile: bool
+) -> None:
+    """An echo of our own message, say, may be accepted before its sending is recorded; it is routed after."""
+    async with a_world(tmp_path / "home") as world:
+        store = world.bench.hub.store
+        stored = await prepared(world, [message(n) for n in range(2)], UnknownSenderPolicy.STRICT, asked=False)
+        await world.router.route(stored[:1])
+        await store.write(lambda db: None)
+        foreseen = world.router.foresee(stored[1].event)
+        if meanwhile:
+            await store.write(lambda db: db.execute("UPDATE messaging_groups SET platform_id = 'elsewhere'"))
+        world.log.clear()
+        await world.router.route([replace(stored[1], foreseen=foreseen)])
+        assert bool(world.log) is not meanwhile
 
 
 async def test_a_follow_up_that_waited_with_the_mention_finds_the_agent_sticking(tmp_path: Path) -> None:

@@ -66,6 +66,16 @@ class Store:
         return self._writer.commits
 
     @property
+    def handed_in(self) -> int:
+        """How many units of work were handed in to be written so far."""
+        return self._writer.handed_in
+
+    @property
+    def quiet(self) -> bool:
+        """Whether everything that was handed in is on the disk, so that a question asked now hears of all of it."""
+        return self._writer.quiet
+
+    @property
     def problem(self) -> StoreError | None:
         """What the newest write failed with, like a full disk; None when all is well again (C213)."""
         return self._writer.problem
@@ -109,11 +119,17 @@ class Store:
             StoreError: the disk or another process is in the way; nothing of this was stored.
             Exception: whatever the unit raised.
         """
+        return await self.begin(work, *args, **kwargs)
+
+    def begin(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> asyncio.Future[T]:
+        """As `write`, for who has something to do while it is written."""
         self._require_open()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._writer.put(Unit(work, args, kwargs, loop, future))
-        return await future
+        return future
 
     def write_soon(
         self, work: Callable[Concatenate[sqlite3.Connection, P], object], *args: P.args, **kwargs: P.kwargs

@@ -78,8 +78,17 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._db: sqlite3.Connection = None  # type: ignore[assignment]  # set before the first unit runs
         self._since_tidy = 0
+        self.handed_in = 0
+        """How many units there were so far; counted by the event loop, which is all that hands them in."""
+        self._taken = self._finished = 0
+
+    @property
+    def quiet(self) -> bool:
+        """Whether everything that was handed in is on the disk, or has failed."""
+        return self._finished == self.handed_in
 
     def put(self, unit: Unit) -> None:
+        self.handed_in += 1
         self._queue.put(unit)
 
     async def start(self) -> None:
@@ -110,8 +119,10 @@ class Writer:
         _post(loop, _settle, [(Unit(_nothing, (), {}, loop, ready), None, None)])
         while (unit := self._queue.get()) is not None:
             group = [unit]
+            self._taken += 1
             try:
                 self._perform(group)
+                self._finished = self._taken
                 self._tidy()
             except Exception:
                 logger.exception("a group of %d writes to %s failed in an unforeseen way", len(group), self._path)
@@ -135,6 +146,7 @@ class Writer:
                 self._queue.put(None)  # the end is for _main to see; nothing is put after it
                 return
             group.append(unit)
+            self._taken += 1
             if unit.future is None:
                 return  # it is done at once
 
