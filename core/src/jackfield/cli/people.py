@@ -1,4 +1,7 @@
-"""`jackfield owner`, `admin`, `member` and `user`: who may talk to whom.  USER is `<channel type>:<handle>`."""
+"""`jackfield owner`, `admin`, `member` and `user`: who may talk to whom.
+
+USER is `<channel type>:<handle>`, or an alias of exactly one known person, like `telegram:@robin`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import click
 from jackfield.cli import output
 from jackfield.cli.lazy import Group, json_option
 from jackfield.cli.printable import line
-from jackfield.cli.state import call, emit, say
+from jackfield.cli.state import Json, call, emit, say
 
 __all__ = ["admin", "member", "owner", "user"]
 
@@ -25,7 +28,25 @@ def list_owners() -> None:
     if emit(found):
         return
     rows = [{**one, "since": output.ago(one.get("granted_at"))} for one in found]
-    output.table(rows, {"user": "USER", "since": "SINCE"}, empty="There is no owner.  `jackfield owner add USER`")
+    output.table(rows, {"user": "USER", "since": "SINCE"}, empty="There is no owner.  `jackfield owner claim`")
+
+
+@owner.command("claim")
+@json_option
+def claim() -> None:
+    """Become an owner from a chat, with a code that is shown once.
+
+    Whoever sends `/claim CODE` to the bot within ten minutes, in whatever chat, is an owner then.  A new code takes the
+    place of the one before.
+    """
+    result = call("owner.claim")
+    if emit(result):
+        return
+    say(f"/claim {result['code']}", bold=True)
+    say(f"Send this to the bot from your own account, {output.ago(result['expires_at'])} at the latest; best in a")
+    say("direct chat, where nobody else reads it.  It works once, and makes that account an owner.")
+    if not result["running"]:
+        say("No host runs, so nobody listens yet: `jackfield up`", fg="yellow")
 
 
 @owner.command("add")
@@ -37,7 +58,7 @@ def add_owner(user: str, name: str | None) -> None:
     result = call("owner.add", user=user, name=name)
     if emit(result):
         return
-    say(f"{line(user)} {'is an owner' if result.get('changed', True) else 'was an owner already'}")
+    say(f"{line(_id(result, user))} {'is an owner' if result.get('changed', True) else 'was an owner already'}")
 
 
 @owner.command("remove")
@@ -126,7 +147,7 @@ def add_member(user: str, group: str, name: str | None) -> None:
     if emit(result):
         return
     said = "is a member" if result.get("changed", True) else "was a member already"
-    say(f"{line(user)} {said} of {line(str(result.get('group', group)))}")
+    say(f"{line(_id(result, user))} {said} of {line(str(result.get('group', group)))}")
 
 
 @member.command("remove")
@@ -160,3 +181,70 @@ def list_users() -> None:
     output.table(
         rows, {"id": "USER", "name": "NAME", "role": "ROLES", "seen": "FIRST SEEN"}, empty="Nobody was seen yet."
     )
+
+
+@user.command("show")
+@click.argument("user")
+@json_option
+def show_user(user: str) -> None:
+    """Show somebody: what they may do, other names they were seen under, their time zone."""
+    result = call("user.show", user=user)
+    if emit(result):
+        return
+    roles = [role["role"] + (f" of {role['group']}" if role["group"] else "") for role in result["roles"]]
+    output.facts(
+        {
+            "user": result["id"],
+            "name": result["name"],
+            "roles": roles,
+            "member of": result["member_of"],
+            "aliases": result["aliases"],
+            "timezone": result["timezone"] or "that of the agent",
+            "first seen": output.ago(result["created_at"]),
+        }
+    )
+
+
+@user.command("timezone")
+@click.argument("user")
+@click.argument("zone")
+@json_option
+def set_timezone(user: str, zone: str) -> None:
+    """Set the time zone in which somebody is told times: an IANA name, or `-` for that of the agent."""
+    result = call("user.timezone", user=user, timezone=None if zone == "-" else zone)
+    if emit(result):
+        return
+    say(f"{line(result['id'])} is told times in {result['timezone'] or 'the zone of the agent'}")
+
+
+@user.command("denied")
+@json_option
+def denied() -> None:
+    """List the strangers who were denied and the chats that are ignored, while that is remembered."""
+    result = call("user.denied")
+    if emit(result):
+        return
+    rows = [{**one, "until": output.ago(one["until"])} for one in (*result["senders"], *result["chats"])]
+    columns = {"chat": "CHAT", "name": "NAME", "user": "USER", "by": "BY", "until": "UNTIL"}
+    output.table(rows, columns, empty="Nobody is denied.")
+
+
+@user.command("forgive")
+@click.argument("chat")
+@click.argument("user", required=False)
+@json_option
+def forgive(chat: str, user: str | None) -> None:
+    """Take back what was denied in CHAT: of USER, or all of it; at the next message somebody is asked again."""
+    result = call("user.forgive", chat=chat, user=user)
+    if emit(result):
+        return
+    say(
+        f"{result['forgiven']} taken back in {line(result['chat'])}"
+        if result["forgiven"]
+        else "nothing was denied there"
+    )
+
+
+def _id(result: Json, asked: str) -> str:
+    """The user that an alias stood for."""
+    return str(result.get("user", asked)) if isinstance(result, dict) else asked

@@ -67,6 +67,8 @@ def _say_ready(home: Home, quiet: bool, report: HostReport) -> None:
         click.echo(f"  channel {output.text_of(name)} ({output.text_of(kind)}): {shown}", err=True)
     for problem in report.problems:
         warn(printable.line(problem))
+    if report.unowned:
+        warn(f"nobody on {', '.join(map(output.text_of, report.unowned))} is an owner: `jackfield owner claim`")
 
 
 def _start_detached(state: State, home: Home, patience: float) -> int:
@@ -240,6 +242,10 @@ def status() -> None:
         _section("Routes", [{"path": path} for path in ingress["routes"]], {"path": "PATH"})
     runners = [{"session": name, "state": state} for name, state in (result.get("runners") or {}).items()]
     _section("Runners", runners, {"session": "SESSION", "state": "STATE"})
+    if result.get("unowned"):
+        _heading("Owner")
+        say(f"  nobody on {', '.join(map(output.text_of, result['unowned']))} is an owner, who would be asked about")
+        say("  strangers and risky things: `jackfield owner claim` makes you one from a chat", fg="yellow")
     for name, counts in (result.get("ledger") or {}).items():
         if counts:
             _heading(name.capitalize())

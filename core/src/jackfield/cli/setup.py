@@ -68,6 +68,7 @@ def init(name: str, folder: str | None, provider: str) -> None:
         f"$EDITOR {home.groups / folder / 'AGENTS.md'}": f"tell {line(name)} who it is",
         f"jackfield{option} group set {folder} provider NAME": "give it a real model (see `jackfield plugin list`)",
         f"jackfield{option} channel setup TYPE": "let it be reached from a chat platform",
+        f"jackfield{option} owner claim": "become its owner there, too: the code goes into a chat with the bot",
     }
     longest = max(map(len, steps))
     for command, meaning in steps.items():

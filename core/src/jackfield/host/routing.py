@@ -20,6 +20,7 @@ from jackfield.models import (
     MessagingGroup,
     Role,
     Session,
+    Trust,
     UnknownSenderPolicy,
     Wiring,
 )
@@ -174,6 +175,8 @@ def record(
             wirings.stick(db, outcome.wired.wiring.id, event.address.thread_id, outcome.stick_until, now)
     if sender.user_id is not None and taken:
         people.ensure_user(db, sender.user_id, event.address.channel_type, event.sender.display_name, now)
+        if event.sender.aliases and event.sender.trust is not Trust.UNVERIFIED:
+            people.see_aliases(db, sender.user_id, event.address.channel_type, event.sender.aliases, now)
     if not complete:
         return
     reasons = None if taken else ", ".join(sorted({outcome.reason for outcome in outcomes}))

@@ -155,6 +155,8 @@ class User:
     channel_type: str
     display_name: str | None
     created_at: UnixMs
+    timezone: str | None = None
+    """IANA name of the zone in which this person is told times; the agent's or the host's when None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

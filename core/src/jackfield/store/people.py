@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from jackfield.clock import UnixMs
@@ -13,25 +14,34 @@ from jackfield.store.text import storable
 
 __all__ = [
     "add_member",
+    "aliases_of",
     "all_roles",
     "ensure_user",
     "grant",
     "is_member",
+    "known_as",
     "members",
+    "memberships",
     "remove_member",
     "revoke",
     "roles_of",
+    "see_aliases",
+    "set_timezone",
     "user",
     "users",
 ]
 
-_USER = "id, channel_type, display_name, created_at"
+_USER = "id, channel_type, display_name, created_at, timezone"
+MAX_ALIASES = 8
+"""Of one person that are looked at."""
+ALIAS_LENGTH = 200
+
 _ROLE = "user_id, role, agent_group_id, granted_by, granted_at"
 _MEMBER = "user_id, agent_group_id, added_by, added_at"
 
 
 def _user(row: tuple[Any, ...]) -> User:
-    return User(id=UserId(row[0]), channel_type=row[1], display_name=row[2], created_at=UnixMs(row[3]))
+    return User(id=UserId(row[0]), channel_type=row[1], display_name=row[2], created_at=UnixMs(row[3]), timezone=row[4])
 
 
 def _role(row: tuple[Any, ...]) -> Role:
@@ -51,8 +61,8 @@ def ensure_user(
     row = db.execute(f"SELECT {_USER} FROM users WHERE id = ?", (user_id,)).fetchone()
     if row is None or (display_name is not None and row[2] != display_name):
         row = db.execute(
-            f"INSERT INTO users ({_USER}) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
-            f"display_name = coalesce(excluded.display_name, display_name) RETURNING {_USER}",
+            "INSERT INTO users (id, channel_type, display_name, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) "
+            f"DO UPDATE SET display_name = coalesce(excluded.display_name, display_name) RETURNING {_USER}",
             (user_id, channel_type, storable(display_name), now),
         ).fetchone()
     return _user(row)
@@ -65,6 +75,53 @@ def user(db: sqlite3.Connection, user_id: UserId) -> User | None:
 
 def users(db: sqlite3.Connection) -> list[User]:
     return [_user(row) for row in db.execute(f"SELECT {_USER} FROM users ORDER BY id")]
+
+
+def set_timezone(db: sqlite3.Connection, user_id: UserId, timezone: str | None) -> User:
+    """In which zone this person is told times; None for the agent's.
+
+    Raises:
+        NotFound: no such user.
+    """
+    _require_user(db, user_id)
+    row = db.execute(f"UPDATE users SET timezone = ? WHERE id = ? RETURNING {_USER}", (timezone, user_id)).fetchone()
+    return _user(row)
+
+
+# Aliases: what else a channel calls a person.  They may be taken by somebody else, so they find and never grant (C141).
+
+
+def see_aliases(
+    db: sqlite3.Connection, user_id: UserId, channel_type: str, aliases: Sequence[str], now: UnixMs
+) -> None:
+    """Remember a known user's aliases; what was seen within a day is left as it is."""
+    for alias in aliases[:MAX_ALIASES]:
+        folded = _folded(alias)
+        if folded:
+            db.execute(
+                "INSERT INTO user_aliases (channel_type, alias, user_id, seen_at) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (channel_type, alias, user_id) DO UPDATE SET seen_at = excluded.seen_at "
+                "WHERE excluded.seen_at > seen_at + 86400000",
+                (channel_type, folded, user_id, now),
+            )
+
+
+def known_as(db: sqlite3.Connection, channel_type: str, alias: str) -> list[UserId]:
+    """Who was seen under an alias; several when it changed hands, the newest first."""
+    rows = db.execute(
+        "SELECT user_id FROM user_aliases WHERE channel_type = ? AND alias = ? ORDER BY seen_at DESC, user_id",
+        (channel_type, _folded(alias)),
+    )
+    return [UserId(id) for (id,) in rows]
+
+
+def aliases_of(db: sqlite3.Connection, user_id: UserId) -> list[str]:
+    rows = db.execute("SELECT alias FROM user_aliases WHERE user_id = ? ORDER BY seen_at DESC, alias", (user_id,))
+    return [alias for (alias,) in rows]
+
+
+def _folded(alias: str) -> str:
+    return storable(alias.strip().casefold())[:ALIAS_LENGTH]
 
 
 def grant(db: sqlite3.Connection, role: Role) -> bool:
@@ -134,6 +191,12 @@ def remove_member(db: sqlite3.Connection, agent_group_id: AgentGroupId, user_id:
 
 def members(db: sqlite3.Connection, agent_group_id: AgentGroupId) -> list[Member]:
     rows = db.execute(f"SELECT {_MEMBER} FROM members WHERE agent_group_id = ? ORDER BY user_id", (agent_group_id,))
+    return [_member(row) for row in rows]
+
+
+def memberships(db: sqlite3.Connection, user_id: UserId) -> list[Member]:
+    """The groups that somebody is a member of."""
+    rows = db.execute(f"SELECT {_MEMBER} FROM members WHERE user_id = ? ORDER BY agent_group_id", (user_id,))
     return [_member(row) for row in rows]
 
 

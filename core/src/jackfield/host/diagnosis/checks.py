@@ -19,6 +19,7 @@ from jackfield.host.diagnosis import channels, judging, reach
 from jackfield.host.diagnosis.findings import Finding, error, ok, problem_of, warning
 from jackfield.host.diagnosis.looking import skew_of
 from jackfield.host.diagnosis.threads import in_thread
+from jackfield.host.registration.claiming import unowned
 from jackfield.ids import SessionId, new_id
 from jackfield.models import AgentGroup, Session, SessionMode, SessionStatus
 from jackfield.plugins import Kind
@@ -42,7 +43,7 @@ _DAY = 86_400_000
 async def check_names(context: ServiceContext) -> list[str]:
     """All checks of this home, in the order in which they are told."""
     found = await context.hub.store.read(groups.agent_groups)
-    names = ["store", "clock", "host", "plugins", "messages", "mailboxes", "ingress"]
+    names = ["store", "clock", "host", "plugins", "messages", "mailboxes", "ingress", "people"]
     names += [f"channel:{name}" for name in context.hub.configuration.channels]
     names += [f"agent:{group.folder}" for group in found]
     names += [f"runtime:{name}" for name in sorted(_runtimes(context, found))]
@@ -172,6 +173,14 @@ async def _mailboxes(context: ServiceContext, subject: str) -> list[Finding]:
     return findings or [ok("mailboxes", f"{looked} of the newest sessions looked into, none damaged")]
 
 
+async def _people(context: ServiceContext, subject: str) -> list[Finding]:
+    names = await unowned(context.hub)
+    if names:
+        text = f"nobody on {', '.join(names)} is an owner, so nobody there is asked about strangers and risky things"
+        return [warning("people", text, "`jackfield owner claim`, then send the code to the bot in a chat")]
+    return [ok("people", "somebody who can be asked is an owner")]
+
+
 # ---- agents
 
 
@@ -236,6 +245,7 @@ _CHECKS: dict[str, Check] = {
     "messages": _messages,
     "mailboxes": _mailboxes,
     "ingress": channels.ingress,
+    "people": _people,
     "channel": channels.channel,
     "agent": _agent,
     "runtime": _runtime,

@@ -20,10 +20,11 @@ from jackfield.ids import UserId, user_id
 from jackfield.models import MessageReceived, OutMessage, Role, RoleName, Trust
 from jackfield.store import claims, people
 
-__all__ = ["CLAIM_MINUTES", "Claiming", "digest_of", "is_claim", "new_code"]
+__all__ = ["CLAIM_MINUTES", "Claiming", "digest_of", "is_claim", "new_code", "unowned"]
 
 log = logging.getLogger(__name__)
 
+TERMINAL = "terminal"
 CLAIM_MINUTES = 10
 """How long a code can be used."""
 CODE_LENGTH = 10
@@ -63,6 +64,14 @@ def _words(text: str) -> list[str]:
     if words and words[0].startswith(("@", "<@")):
         words = words[1:]
     return [words[0].lower(), *words[1:]] if words else []
+
+
+async def unowned(hub: Hub) -> list[str]:
+    """The channels beyond the terminal, when none of their people is an owner: nobody could decide anything there."""
+    names = [name for name, one in hub.configuration.channels.items() if one.enabled and one.type != TERMINAL]
+    roles = await hub.store.read(people.all_roles) if names else []
+    owners = {role.user_id.partition(":")[0] for role in roles if role.role is RoleName.OWNER}
+    return [] if owners - {TERMINAL} else sorted(names)
 
 
 class Claiming:

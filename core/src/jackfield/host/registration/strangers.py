@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from jackfield.clock import UnixMs
-from jackfield.errors import Conflict, JackfieldError
+from jackfield.errors import Conflict, MalformedData
 from jackfield.host.approvals import Approvals, Decision, HostKind
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
@@ -37,9 +37,11 @@ from jackfield.models import (
     Member,
     MessageReceived,
     MessagingGroup,
+    Person,
     SenderScope,
     Trust,
     UnknownSenderPolicy,
+    loads,
 )
 from jackfield.store import approvals as store_approvals
 from jackfield.store import chats, denials, events, groups, people, wirings
@@ -207,12 +209,12 @@ class Strangers:
             if chat is None:
                 return 0
             stored = events.event(db, event_id)
-            name = None if stored is None else _sender_name(stored.body)
+            person = None if stored is None else _sender_in(stored.body)
             wired = {wiring.agent_group_id: wiring for wiring in wirings.wirings_of_chat(db, chat_id)}
             still = [AgentGroupId(id) for id in decision.payload["groups"] if id in wired]
             for group_id in still:
                 if not user.endswith(":"):
-                    _let_in(db, user, chat.address.channel_type, name, group_id, by, now)
+                    _let_in(db, user, chat.address.channel_type, person, group_id, by, now)
                 if opens and wired[group_id].sender_scope is not SenderScope.ALL:
                     wirings.update_wiring(db, replace(wired[group_id], sender_scope=SenderScope.ALL))
             if still and opens:
@@ -252,14 +254,14 @@ class Strangers:
                 gone = "the chat" if chat is None else "the agent"
                 raise Conflict(f"{gone} is gone", fix="see `jackfield channel chats` and `jackfield group list`")
             stored = events.event(db, event_id)
-            name = None if stored is None else _sender_name(stored.body)
+            person = None if stored is None else _sender_in(stored.body)
             if not any(one.agent_group_id == group_id for one in wirings.wirings_of_chat(db, chat_id)):
                 wirings.add_wiring(
                     db, cautious_wiring(WiringId(derive_id("wr", decision.id, group_id)), chat, group_id, now)
                 )
             chats.deny_chat(db, chat_id, None)
             if user is not None:
-                _let_in(db, UserId(user), chat.address.channel_type, name, group_id, by, now)
+                _let_in(db, UserId(user), chat.address.channel_type, person, group_id, by, now)
             events.reopen_kept(db, event_id)
             return group
 
@@ -288,13 +290,11 @@ def _person_of(decision: Decision) -> UserId | None:
     return UserId(decision.by) if ":" in decision.by else None
 
 
-def _sender_name(body: str) -> str | None:
-    """The display name in a kept event, for the user that is made of its sender."""
-    from jackfield.models import loads
-
+def _sender_in(body: str) -> Person | None:
+    """The sender of a kept event, of whom a user is made."""
     try:
-        return loads(MessageReceived, body).sender.display_name
-    except JackfieldError:
+        return loads(MessageReceived, body).sender if body else None
+    except MalformedData:
         return None
 
 
@@ -302,12 +302,14 @@ def _let_in(
     db: sqlite3.Connection,
     user: UserId,
     channel_type: str,
-    name: str | None,
+    person: Person | None,
     group_id: AgentGroupId,
     by: UserId | None,
     now: UnixMs,
 ) -> None:
-    people.ensure_user(db, user, channel_type, name, now)
+    people.ensure_user(db, user, channel_type, None if person is None else person.display_name, now)
+    if person is not None:
+        people.see_aliases(db, user, channel_type, person.aliases, now)
     people.add_member(db, Member(user_id=user, agent_group_id=group_id, added_by=by, added_at=now))
 
 

@@ -316,6 +316,8 @@ async def wire_add(context: ServiceContext, args: Args) -> dict[str, Any]:
         others = wirings.wirings_of_chat(db, known.id)
         if any(other.agent_group_id == group.id for other in others):
             raise Conflict(f"{address} is wired to {group.folder} already", fix="unwire it first")
+        if known.denied_at is not None:
+            chats.deny_chat(db, known.id, None)
         placed = replace(wiring, messaging_group_id=known.id)
         wirings.add_wiring(db, placed)
         noisy = [other for other in others if other.engage_mode is EngageMode.ALWAYS]

@@ -8,6 +8,7 @@ from typing import Any
 
 from jackfield import __version__
 from jackfield.host.logs.files import log_troubles
+from jackfield.host.registration.claiming import unowned
 from jackfield.host.services.context import Args, ServiceContext, operation
 from jackfield.store import deliveries, inbound
 
@@ -30,6 +31,7 @@ async def status(context: ServiceContext, args: Args) -> dict[str, Any]:
         "home": str(context.hub.home.root),
         "install": context.hub.install_id,
         **live,
+        "unowned": await unowned(context.hub),
         "ledger": ledger,
         "problems": [str(problem) for problem in context.hub.configuration.problems],
         "plugins": [
