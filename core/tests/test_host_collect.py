@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import pytest
 from delivery_kit import Bench, open_bench
 from jackfield.host import collect
+from jackfield.host.agents.entering import Entered
 from jackfield.host.collect import Collector
 from jackfield.ids import InboundId, new_id
 from jackfield.mailbox import RunnerMailbox
@@ -47,9 +48,12 @@ def collector(bench: Bench) -> Collector:
 
     def silent(*args: Any) -> None: ...
 
+    def nobody(*args: Any) -> Entered:
+        raise AssertionError("nothing here is for another agent")
+
     return Collector(
         bench.hub, bench.delivery, on_action=no_action, on_acks=silent, on_tell=nothing, on_damaged=nothing,
-        on_parked=silent, on_drafts=no_drafts, nudge=silent,
+        on_parked=silent, on_drafts=no_drafts, nudge=silent, enter=nobody, on_refused=nothing,
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ POINTS: frozenset[str] = frozenset(
         "host.deliver.after_intent",
         "host.deliver.after_send",
         "host.deliver.after_record",
+        "host.agents.after_enqueue",
         "host.approval.after_decide",
         "host.approval.before_deed",
         "host.approval.after_deed",

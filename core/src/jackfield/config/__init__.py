@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jackfield.config.settings import (
         AgentLimits,
         AgentSettings,
+        AgentsSettings,
         ApprovalSettings,
         HostSettings,
         IngressSettings,
@@ -36,6 +37,7 @@ __all__ = [
     "AgentFile",
     "AgentLimits",
     "AgentSettings",
+    "AgentsSettings",
     "ApprovalSettings",
     "ChannelSection",
     "Configuration",
@@ -62,7 +64,9 @@ _ROOMS = {
         "agent_digest", "load_agent", "read_agent", "remember_good",
     ),
     "problems": ("Problem", "Severity"),
-    "settings": ("AgentLimits", "AgentSettings", "ApprovalSettings", "HostSettings", "IngressSettings"),
+    "settings": (
+        "AgentLimits", "AgentSettings", "AgentsSettings", "ApprovalSettings", "HostSettings", "IngressSettings",
+    ),
 }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from jackfield.config.home import Home
 from jackfield.config.lines import KeyPath, split_key
 from jackfield.config.load import Configuration, _read, check_agent_text, check_text
 from jackfield.config.problems import Problem, Severity, near, refuse
-from jackfield.config.settings import AgentSettings, ApprovalSettings, HostSettings, IngressSettings
+from jackfield.config.settings import AgentSettings, AgentsSettings, ApprovalSettings, HostSettings, IngressSettings
 from jackfield.errors import ConfigError, Conflict, NotFound, UsageError
 
 __all__ = [
@@ -46,12 +46,16 @@ MoreChecks = Callable[[Configuration], Sequence[Problem]]
 
 
 def set_host_value(home: Home, key: str, text: str) -> Json:
-    """Set a key of `[host]`, or with `ingress.` or `approvals.` before it one of that table; the value there now.
+    """Set a key of `[host]`, or with `ingress.`, `approvals.` or `agents.` before it of that table; the new value.
 
     Raises:
         ConfigError: the key is unknown or the value wrong; nothing is changed.
     """
-    other: dict[str, type[BaseModel]] = {"ingress": IngressSettings, "approvals": ApprovalSettings}
+    other: dict[str, type[BaseModel]] = {
+        "ingress": IngressSettings,
+        "approvals": ApprovalSettings,
+        "agents": AgentsSettings,
+    }
     table = key.partition(".")[0] if key.partition(".")[0] in other else "host"
     model = other.get(table, HostSettings)
     path = _key(key.removeprefix(f"{table}."), model)

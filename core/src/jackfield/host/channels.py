@@ -22,7 +22,7 @@ from jackfield.host.hub import Hub
 from jackfield.host.ingress import Ingress, mount_points
 from jackfield.host.logs.records import bind
 from jackfield.host.settings_of import validated
-from jackfield.models import Address, ChannelState, ChannelStatus, Event
+from jackfield.models import AGENT_CHANNEL, Address, ChannelState, ChannelStatus, Event
 from jackfield.redaction import REDACTOR
 from jackfield.store import events
 
@@ -273,10 +273,18 @@ class ChannelDirectory:
         self.ingress = Ingress(hub)
         self._instances: dict[str, ChannelInstance] = {}
         self._starting: dict[str, asyncio.Task[None]] = {}
+        self._agents: ChannelInstance | None = None
+
+    def join_agents(self, line: Channel) -> None:
+        """Deliver what agents write to each other by this channel, which no configuration names."""
+        section = ChannelSection(AGENT_CHANNEL, AGENT_CHANNEL)
+        self._agents = ChannelInstance(self._hub, AGENT_CHANNEL, section, lambda instance: None, self.ingress)
+        self._agents.channel = line
+        self._agents.report(ChannelStatus(state=ChannelState.READY))
 
     def instance(self, channel_type: str, name: str) -> ChannelInstance | None:
         """The instance of that name, if it is of that type."""
-        found = self._instances.get(name)
+        found = self._agents if channel_type == name == AGENT_CHANNEL else self._instances.get(name)
         return found if found is not None and found.type == channel_type else None
 
     def all(self) -> Iterable[ChannelInstance]:

@@ -19,10 +19,11 @@ from jackfield.api import TurnSummary
 from jackfield.clock import UnixMs
 from jackfield.errors import JackfieldError, MailboxDamaged, NotFound
 from jackfield.host import retry
+from jackfield.host.agents.entering import Entered
 from jackfield.host.delivery import Delivery
 from jackfield.host.hub import Hub
 from jackfield.host.parking import scope_key
-from jackfield.ids import InboundId, SessionId
+from jackfield.ids import InboundId, SessionId, TurnId
 from jackfield.mailbox import OutboundBatch
 from jackfield.models import (
     Ack,
@@ -39,7 +40,7 @@ from jackfield.models import (
 )
 from jackfield.models import Delivery as DeliveryRow
 from jackfield.points import reach
-from jackfield.store import deliveries, groups, inbound, sessions
+from jackfield.store import deliveries, groups, inbound, sessions, tasks
 from jackfield.store.sessions import OutCursor
 
 __all__ = ["Collector"]
@@ -75,6 +76,8 @@ class _Outcome:
 
     added: deliveries.Added = field(default_factory=lambda: deliveries.Added([], []))
     ended: list[tuple[Ack, str]] = field(default_factory=list)
+    refused: list[tuple[DeliveryRow, InboundId]] = field(default_factory=list)
+    """Messages for other agents that were not entered, and the notices that tell so."""
     early: set[InboundId] = field(default_factory=set)
     later: bool = False
     parked: bool = False
@@ -98,9 +101,14 @@ class Collector:
         on_parked: Callable[[Session, AgentGroup, bool], None],
         on_drafts: Callable[[Session], Awaitable[bool]],
         nudge: Callable[[], None],
+        enter: Callable[[sqlite3.Connection, Session, DeliveryRow, TurnId | None, UnixMs], Entered],
+        on_refused: Callable[[Session, DeliveryRow, InboundId], Coroutine[Any, Any, None]],
     ) -> None:
+        """`enter` records a message for another agent at its reader's end too, in the same transaction."""
         self._hub = hub
         self._delivery = delivery
+        self._enter = enter
+        self._on_refused = on_refused
         self._on_action = on_action
         self._on_acks = on_acks
         self._on_tell = on_tell
@@ -238,6 +246,7 @@ class Collector:
             activity=max(cursor.activity, batch.last_activity),
         )
         reach("host.collect.before_commit")
+        turns = {row.seq: row.turn for row in rows}
         outcome = await self._hub.store.write(
             _record,
             session,
@@ -246,10 +255,14 @@ class Collector:
             self._stored_cursor(reading, ahead),
             now,
             scope_key(self._hub, reading.group),
+            lambda db, part: self._enter(db, session, part, turns.get(part.out_seq), now),
         )
         reach("host.collect.after_commit")
         reading.cursor = ahead
         self._delivery.begin(outcome.added)
+        for part, notice in outcome.refused:
+            self._delivery.forget(part)
+            self._hub.spawn(self._on_refused(session, part, notice), f"refused {part.out_id}")
         for row in actions:
             self._hub.spawn(self._on_action(session, reading.group, row), f"action {session.id}")
         await self._follow_up(reading, batch.acks, outcome)
@@ -314,12 +327,21 @@ def _record(
     cursor: OutCursor,
     now: UnixMs,
     scope_key: str,
+    enter: Callable[[sqlite3.Connection, DeliveryRow], Entered],
 ) -> _Outcome:
     """The one transaction."""
     outcome = _Outcome(scope_key=scope_key)
-    outcome.added = deliveries.add(db, parts, start=True, now=now)
-    for ack in acks:
+    for ack in acks:  # first, so that the ledger knows which messages a turn took that wrote to other agents
         _apply_ack(db, session, ack, now, outcome)
+    final: list[DeliveryRow] = []
+    for part in parts:
+        if part.address.is_agent and part.state not in deliveries.ENDS:
+            entered = enter(db, part)
+            part = entered.part
+            if entered.notice is not None:
+                outcome.refused.append((part, entered.notice))
+        final.append(part)
+    outcome.added = deliveries.add(db, final, start=True, now=now)
     if acks:
         sessions.touch_session(db, session.id, now)
     sessions.move_cursors(db, session.id, cursor)
@@ -354,7 +376,10 @@ def _apply_ack(db: sqlite3.Connection, session: Session, ack: Ack, now: UnixMs, 
         inbound.set_state(db, entry.id, InboundState.COMPLETED, now, attempts=ack.attempt, turn=ack.turn)
         outcome.ended.append((ack, InboundState.COMPLETED))
     else:
+        told = outcome.tell
         _apply_failure(db, session, entry, ack, now, outcome)
+        if entry.event_id is None and tasks.is_run(db, entry.id):
+            outcome.tell = told  # nobody wrote it; what people are told of a series, the schedule tells once
 
 
 def _apply_failure(

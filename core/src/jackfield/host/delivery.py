@@ -119,6 +119,11 @@ class Delivery:
             if not self._workers.deaf(destination):
                 self._workers.kick(destination, first.get(destination))
 
+    def forget(self, part: DeliveryRow) -> None:
+        """This one is not sent after all: the copies of its files go."""
+        if '"files"' in part.content:
+            self._hub.spawn(self._clean(part, DeliveryState.SENT), f"outbox {part.out_id}")
+
     def kick(self, destinations: Iterable[str]) -> None:
         """Something new is recorded for these."""
         for destination in destinations:

@@ -14,6 +14,7 @@ from jackfield.api import GroupPlace, Isolation, LaunchSpec, Limits, Runtime, Ru
 from jackfield.config import AgentSettings, Configuration
 from jackfield.errors import ConfigError, JackfieldError, NotFound, PluginBroken, RuntimeFailed
 from jackfield.host import instructions
+from jackfield.host.agents import places
 from jackfield.host.hub import Hub, accepted_key
 from jackfield.host.settings_of import validated
 from jackfield.host.workshop.shelf import folders_seen
@@ -21,7 +22,7 @@ from jackfield.ids import SessionId
 from jackfield.mailbox import HostBell
 from jackfield.models import MAILBOX_FORMAT, RUNNER_PROTOCOL, Address, AgentGroup, Destination, RunnerSpec, Session
 from jackfield.plugins import Kind
-from jackfield.store import chats, groups, notes, sessions, wirings
+from jackfield.store import groups, notes, sessions, wirings
 
 __all__ = ["IMPORTED", "Launched", "Launcher", "Refused"]
 
@@ -257,9 +258,10 @@ class Launcher:
         if agent.runtime not in self._warned:
             self._warned.add(agent.runtime)
             log.info("runtime %s: %s (%s)", agent.runtime, health.isolation, health.detail)
-        if health.isolation is not Isolation.NONE or agent.allow_unisolated or session.messaging_group_id is None:
+        if health.isolation is not Isolation.NONE or agent.allow_unisolated:
             return
-        chat = await self._hub.store.read(chats.messaging_group, session.messaging_group_id)
+        # Whoever writes to an agent reaches the agents that it asks, too.
+        chat = await self._hub.store.read(places.root_chat, session)
         if chat is None:
             return
         try:
@@ -297,11 +299,8 @@ class Launcher:
         await self._hub.mailboxes.run(self._hub.folder_of(session), lambda box: box.project(known, routing))
 
     async def routing_of(self, session: Session) -> Address | None:
-        """Where the session's words go when nothing else says so; None when it belongs to no chat."""
-        if session.messaging_group_id is None:
-            return None
-        chat = await self._hub.store.read(chats.messaging_group, session.messaging_group_id)
-        return replace(chat.address, thread_id=session.thread_id) if chat is not None else None
+        """Where the session's words go when nothing else says so; None when neither a chat nor an agent is there."""
+        return await self._hub.store.read(places.home_of, session)
 
     def spec_of(
         self,

@@ -11,6 +11,7 @@ from jackfield.api import Attaches
 from jackfield.config.load import load, remember_good
 from jackfield.errors import ConfigError, JackfieldError, MailboxDamaged, NotFound, Unsupported
 from jackfield.host.actions import Actions
+from jackfield.host.agents import Agents
 from jackfield.host.approvals import Approvals
 from jackfield.host.channels import ChannelDirectory, ChannelInstance
 from jackfield.host.collect import Collector
@@ -84,6 +85,15 @@ class LiveHost:
             self.inbox,
             say=lambda address, message, path: self.delivery.send_direct(address, message, path=path),
             ring=lambda session_id: self.supervisor.ring(session_id),
+            tell_agent=lambda session, text: self.agents.outcomes.tell(session, text),
+            undelivered=lambda part: self.agents.outcomes.undelivered(part),
+        )
+        self.agents = Agents(
+            hub,
+            self.channels,
+            self.inbox,
+            before=lambda session: self.renewal.before_message(session),
+            wake=self._wake_session,
         )
         self.streams = Streams(hub, self.channels)
         self.delivery = Delivery(
@@ -109,6 +119,8 @@ class LiveHost:
             on_parked=self._parked,
             on_drafts=self.streams.show,
             nudge=self.nudge,
+            enter=self.agents.enter,
+            on_refused=self.agents.refused,
         )
         self.unfinished = Unfinished(
             hub, self.inbox, wake=self._wake_session, tell=self.notices.tell, retake=self.retake
@@ -166,6 +178,7 @@ class LiveHost:
                 self._sweep,
                 self.approvals.settle_left,
                 self.registration.sweep,
+                self.agents.outcomes.look,
                 self.retention.sweep,
             ),
             soonest=self.supervisor.soonest,

@@ -41,14 +41,22 @@ class Notices:
         *,
         say: Callable[[Address, OutMessage, SendPath], Awaitable[object]],
         ring: Callable[[SessionId], object],
+        tell_agent: Callable[[Session, str], Awaitable[bool]],
+        undelivered: Callable[[Delivery], Awaitable[bool]],
     ) -> None:
+        """`tell_agent` tells the agent that asks a session; False when none does.  `undelivered` tells the writer
+        of a message to an agent that was on its way; False for one that never was."""
         self._hub = hub
         self._inbox = inbox
         self._say = say
         self._ring = ring
+        self._tell_agent = tell_agent
+        self._undelivered = undelivered
 
     async def tell(self, session: Session, text: str) -> None:
-        """Tell people where the session's newest message came from."""
+        """Tell people where the session's newest message came from, or the agent that wrote it."""
+        if await self._tell_agent(session, text):
+            return
         address = await self._newest_origin(session)
         if address is not None:
             await self._say(address, OutMessage(text=text), SendPath.NOTICE)
@@ -62,8 +70,12 @@ class Notices:
         if session is None or session.status is SessionStatus.CLOSED:
             log.warning("message %s of a closed session was not delivered: %s", row.out_id, row.reason)
             return
+        if row.address.is_agent and await self._undelivered(row):
+            return
         row_id = derive_id("in", row.out_id, "failed")
-        await self._inbox.notify(session, text, subject="delivery failed", origin=row.address, row_id=row_id)
+        # What goes to an agent belongs to no conversation of this one's, so it rides along with whatever comes.
+        origin = None if row.address.is_agent else row.address
+        await self._inbox.notify(session, text, subject="delivery failed", origin=origin, row_id=row_id)
         self._ring(session.id)
 
     async def delivery_changed(self, session: Session, row: OutboundRow, notes: tuple[str, ...]) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from jackfield.api import Channel, Edits, OutboundPart, Reacts, SendPath, Splits
 from jackfield.clock import UnixMs
 from jackfield.errors import HookFailed, JackfieldError, MalformedData, UnsafePath
+from jackfield.host.agents import line, places
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.degrade import degrade, too_long
 from jackfield.host.hub import Hub
@@ -123,6 +124,8 @@ class Planner:
     async def _plan(
         self, session: Session, group: AgentGroup, row: OutboundRow, address: Address, now: UnixMs
     ) -> Planned:
+        if address.is_agent:
+            return await self._to_agent(session, row, address, now)
         facts = self._hub.store.peek(_facts, session, group, address)
         if not facts.allowed:
             raise Refusal(
@@ -149,20 +152,41 @@ class Planner:
     async def _origin(self, session: Session, row: OutboundRow) -> Address:
         """Where it goes.  A session of one thread never falls out of it, unless the agent named the chat (C050)."""
         if row.agent_group_id is not None:
-            # Its own chat is not where that belongs, and no agent may write to another yet.
-            raise Refusal(DeliveryState.BLOCKED, "DestinationNotAllowed", "agents can't write to other agents")
+            if not row.agent_group_id.strip():
+                raise Refusal(DeliveryState.FAILED, "NoDestination", "it names no agent")
+            return places.place_of_group(row.agent_group_id)
         home: Address | None = None
         if row.address is None or (session.mode is SessionMode.PER_THREAD and row.address.thread_id is None):
-            home = await self._hub.store.read(_home, session)
+            home = await self._hub.store.read(places.home_of, session)
         if row.address is None:
             if home is None:
                 raise Refusal(DeliveryState.FAILED, "NoDestination", "it names no destination and has no conversation")
-            return replace(home, thread_id=session.thread_id)
-        if home is not None and row.destination is None and row.address == home:
-            return replace(home, thread_id=session.thread_id)
+            return home
+        if home is not None and row.destination is None and row.address == home.chat:
+            return home
         return row.address
 
     # ---- kinds
+
+    async def _to_agent(self, session: Session, row: OutboundRow, address: Address, now: UnixMs) -> Planned:
+        """A message to another agent, in one part.  Whether it may go there is decided when it is recorded, since that
+        depends on what was recorded before it (`jackfield.host.agents.entering`)."""
+        content = row.content
+        try:
+            await self._hub.store.read(places.reader_of, session, address)
+        except places.Refused as refused:
+            raise Refusal(DeliveryState.BLOCKED, refused.reason, refused.text) from None
+        if not isinstance(content, MessageContent):
+            raise Refusal(DeliveryState.FAILED, "Unsupported", "between agents nothing is edited or reacted to")
+        if content.card is not None or content.prompt is not None:
+            raise Refusal(DeliveryState.FAILED, "Unsupported", "cards and questions are for people; send the words")
+        files, notes = await self._copied(session, row, content.files)
+        if not (content.text.strip() or files):
+            raise Refusal(DeliveryState.FAILED, "EmptyMessage", "; ".join(notes) or "it has no text and no file")
+        message = OutMessage(text=content.text, files=files)
+        message = await self._passed(_path(row, content), address, message, session)
+        message, more = await self._shortened(session, row, message, line.CAN)
+        return Planned([self._entry(session, row, address, dumps(message), 1, 1, now)], (*notes, *more))
 
     async def _edit(
         self,
@@ -358,13 +382,6 @@ class Planner:
 
 
 # ---- reading
-
-
-def _home(db: sqlite3.Connection, session: Session) -> Address | None:
-    if session.messaging_group_id is None:
-        return None
-    chat = chats.messaging_group(db, session.messaging_group_id)
-    return chat.address if chat is not None else None
 
 
 def _facts(db: sqlite3.Connection, session: Session, group: AgentGroup, address: Address) -> _Facts:

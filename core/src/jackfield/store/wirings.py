@@ -26,8 +26,11 @@ __all__ = [
     "add_wiring",
     "destinations",
     "expire_sticky",
+    "free_name",
+    "groups_that_reach",
     "is_stuck",
     "may_send",
+    "may_write_to",
     "remove_destination",
     "remove_wiring",
     "stick",
@@ -297,6 +300,25 @@ def may_send(db: sqlite3.Connection, agent_group_id: AgentGroupId, address: Addr
         (address.channel_type, address.instance, address.platform_id, agent_group_id),
     ).fetchone()
     return row is not None
+
+
+def may_write_to(db: sqlite3.Connection, agent_group_id: AgentGroupId, target: AgentGroupId) -> bool:
+    """Whether one of the agent's destinations is that agent; itself is no exception."""
+    row = db.execute(
+        "SELECT 1 FROM destinations WHERE target_group_id = ? AND agent_group_id = ?", (target, agent_group_id)
+    ).fetchone()
+    return row is not None
+
+
+def groups_that_reach(db: sqlite3.Connection, target: AgentGroupId) -> list[AgentGroupId]:
+    """The agents that have that one as a destination."""
+    rows = db.execute("SELECT DISTINCT agent_group_id FROM destinations WHERE target_group_id = ?", (target,))
+    return [AgentGroupId(row[0]) for row in rows]
+
+
+def free_name(db: sqlite3.Connection, agent_group_id: AgentGroupId, text: str) -> str:
+    """A destination's name made of a text, with -2, -3 and so on when the agent has another one called so."""
+    return _free_name(db, agent_group_id, destination_name(text))
 
 
 def _require_group(db: sqlite3.Connection, agent_group_id: AgentGroupId) -> None:
