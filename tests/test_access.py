@@ -35,6 +35,10 @@ def test_a_stranger_is_refused_and_audited_and_stored_nowhere(exchange: Exchange
     exchange.wait_for(lambda: exchange.audit(chat).get(reason) == 2, "two refusals")
     assert_refused(exchange, chat, words, reason)
     assert exchange.sent(chat) == []
+    refused = [one for one in exchange.op("message.list", state="refused") if one["reason"] == reason]
+    assert len(refused) == 2 and {one["text"] for one in refused} == {""}
+    assert exchange.op("message.show", id=refused[0]["id"]) == refused[0]
+    assert not any(one["state"] == "refused" for one in exchange.op("message.list", limit=10_000))
 
 
 def test_a_refused_sender_does_not_come_in_as_context_either(exchange: Exchange) -> None:

@@ -10,7 +10,11 @@ from jackfield.ids import AgentGroupId
 from jackfield.models import Role, RoleName, SenderScope, Trust, UnknownSenderPolicy
 from jackfield.models.commands import SenderRole
 
-__all__ = ["Verdict", "can_access", "gate", "role_in"]
+__all__ = ["REFUSALS", "Verdict", "can_access", "gate", "role_in"]
+
+
+REFUSALS = ("sender_scope", "unknown_sender_request_approval", "unknown_sender_strict")
+"""The reasons of a `Verdict` that says no."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

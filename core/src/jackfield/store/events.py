@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from jackfield.clock import UnixMs
@@ -26,6 +28,8 @@ __all__ = [
     "finish",
     "forget_words",
     "get_cursor",
+    "ignored",
+    "ignored_for",
     "kept",
     "prune_events",
     "reopen",
@@ -162,6 +166,19 @@ def finish(
         (state.value, storable(reason), now, event_id, keep),
     )
     return done.rowcount == 1
+
+
+def ignored(db: sqlite3.Connection, reasons: Collection[str], limit: int) -> list[StoredEvent]:
+    """Events that nobody took, at least one agent for one of these reasons (`ignored_for`); the newest first."""
+    rows = db.execute(f"SELECT {_COLUMNS} FROM events WHERE state = 'ignored' AND reason IS NOT NULL ORDER BY ord DESC")
+    return list(islice((one for one in map(_event, rows) if ignored_for(one, reasons)), limit))
+
+
+def ignored_for(event: StoredEvent, reasons: Collection[str]) -> bool:
+    """Whether it was ignored for one of these reasons: the first words of those that agents had, between commas."""
+    if event.state is not EventState.IGNORED:
+        return False
+    return any(reason.partition(" ")[0] in reasons for reason in (event.reason or "").split(", "))
 
 
 def reopen(db: sqlite3.Connection, event_id: EventId) -> bool:

@@ -8,12 +8,13 @@ from typing import Any
 
 from jackfield.clock import UnixMs
 from jackfield.errors import Conflict, NotFound
+from jackfield.host.access import REFUSALS
 from jackfield.host.parking import SCOPES, scope_key
 from jackfield.host.services.context import Args, ServiceContext, operation
-from jackfield.host.services.shapes import delivery_json, inbound_json, session_json
+from jackfield.host.services.shapes import delivery_json, inbound_json, refused_json, session_json
 from jackfield.host.text_of import text_of
 from jackfield.host.unfinished import OPERATOR
-from jackfield.ids import DeliveryId, InboundId, new_id
+from jackfield.ids import DeliveryId, EventId, InboundId, new_id
 from jackfield.models import (
     Address,
     ChatContent,
@@ -31,6 +32,8 @@ __all__: list[str] = []
 
 SETTLE_POLL = 0.05
 BAD = (InboundState.FAILED, InboundState.DROPPED, InboundState.REFUSED)
+REFUSED_FOR = (*REFUSALS, "denied", "loop")
+"""The first words of reasons for which a message that an agent would have taken is kept from it."""
 OPEN_INBOUND = (InboundState.QUEUED, InboundState.CLAIMED, InboundState.RETRYING, InboundState.PARKED)
 OPEN_DELIVERY = (DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.RETRYING)
 
@@ -164,7 +167,10 @@ async def _address_of(context: ServiceContext, session: Session) -> Address | No
 
 @operation("message.list")
 async def message_list(context: ServiceContext, args: Args) -> list[dict[str, Any]]:
-    """The ledger, newest first: messages in and parts out."""
+    """The ledger, newest first: messages in and parts out.
+
+    Refused messages belong to no session and are listed only when asked for by state: anybody can send them, and many.
+    """
     direction, limit = args.optional_text("direction"), args.number("limit", 50, low=1, high=10_000)
     state, named = args.optional_text("state"), args.optional_text("session")
     session_id = (await context.session(named)).id if named else None
@@ -175,6 +181,8 @@ async def message_list(context: ServiceContext, args: Args) -> list[dict[str, An
             wanted = InboundState(state) if state else None
             entries = inbound.entries(db, session_id=session_id, state=wanted, limit=limit)
             found += [inbound_json(entry) for entry in entries]
+            if wanted is InboundState.REFUSED and session_id is None:
+                found += [refused_json(event) for event in events.ignored(db, REFUSED_FOR, limit)]
         if direction in (None, "out") and (state is None or state in tuple(DeliveryState)):
             wanted_out = DeliveryState(state) if state else None
             parts = deliveries.deliveries(db, session_id=session_id, state=wanted_out, limit=limit)
@@ -187,7 +195,11 @@ async def message_list(context: ServiceContext, args: Args) -> list[dict[str, An
 
 @operation("message.show")
 async def message_show(context: ServiceContext, args: Args) -> dict[str, Any]:
-    return await _shown(context, args.text("id"))
+    message_id = args.text("id")
+    event = await context.hub.store.read(events.event, EventId(message_id.lower()))
+    if event is not None and events.ignored_for(event, REFUSED_FOR):
+        return refused_json(event)
+    return await _shown(context, message_id)
 
 
 async def _shown(context: ServiceContext, message_id: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from jackfield.models import (
     Delivery,
     Destination,
     InboundEntry,
+    InboundState,
     Member,
     MessagingGroup,
     Role,
@@ -17,7 +18,7 @@ from jackfield.models import (
     User,
     Wiring,
 )
-from jackfield.store.events import Drop
+from jackfield.store.events import Drop, StoredEvent
 
 __all__ = [
     "chat_json",
@@ -28,6 +29,7 @@ __all__ = [
     "inbound_json",
     "member_json",
     "moment",
+    "refused_json",
     "role_json",
     "session_json",
     "user_json",
@@ -116,6 +118,25 @@ def inbound_json(entry: InboundEntry) -> dict[str, Any]:
     }
 
 
+def refused_json(event: StoredEvent) -> dict[str, Any]:
+    """A message that its sender may not write to the agents of that chat; its words are not kept."""
+    return {
+        "id": event.id,
+        "direction": "in",
+        "session": None,
+        "event": event.id,
+        "wiring": None,
+        "state": InboundState.REFUSED,
+        "attempts": 0,
+        "next_try_at": None,
+        "reason": event.reason,
+        "text": "",
+        "channel": f"{event.channel_type}:{event.instance}",
+        "created_at": moment(event.received_at),
+        "updated_at": moment(event.finished_at),
+    }
+
+
 def delivery_json(delivery: Delivery, text: str) -> dict[str, Any]:
     return {
         "id": delivery.id,
@@ -157,6 +178,7 @@ def user_json(user: User, roles: list[Role]) -> dict[str, Any]:
         "id": user.id,
         "channel": user.channel_type,
         "name": user.display_name,
+        "timezone": user.timezone,
         "roles": [role_json(role) for role in roles],
         "created_at": moment(user.created_at),
     }
