@@ -15,6 +15,7 @@ import time
 import urllib.parse
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from jackfield_channel_kit.testing.irc import Inspircd, IrcPerson, Ngircd
@@ -77,6 +78,23 @@ async def repeated(call: Callable[[], Awaitable[int]]) -> None:
         await asyncio.sleep(AGAIN)
 
 
+class _Calls:
+    """Calls that a platform makes beside each other, each until it is taken."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, call: Callable[[], Awaitable[int]]) -> None:
+        task = asyncio.create_task(repeated(call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
 class TelegramLine(Line):
     """By long poll, or by webhook."""
 
@@ -107,7 +125,7 @@ class TelegramLine(Line):
             while not (self.fake.updates and self.fake.webhook["url"]):
                 await asyncio.sleep(0.05)
             body = json.dumps(self.fake.updates[0]).encode()
-            await repeated(lambda body=body: post(self.name, headers, body))  # type: ignore[misc]
+            await repeated(partial(post, self.name, headers, body))
             del self.fake.updates[0]
 
     async def close(self) -> None:
@@ -156,7 +174,7 @@ class SlackLine(Line):
         }
         self._events = events
         self._post: Post | None = None
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls = _Calls()
         self._texts: list[str] = []
 
     @property
@@ -170,9 +188,7 @@ class SlackLine(Line):
         await self.fake.start()
 
     async def close(self) -> None:
-        for task in self._calls:
-            task.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        await self._calls.end()
         await self.fake.stop()
 
     async def write(self, text: str) -> None:
@@ -187,9 +203,7 @@ class SlackLine(Line):
             signed = self.fake.signed(payload)
             return await post(self.name, dict(signed.headers), signed.body)
 
-        task = asyncio.create_task(repeated(call))
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
+        self._calls.begin(call)
 
     async def shown(self) -> list[str]:
         while not self.fake.shown.empty():
@@ -327,7 +341,7 @@ class WebhookLine(Line):
         self.secrets = {f"{name}-secret": HOOK_SECRET}
         self.fake = _Receiver()
         self._post: Post | None = None
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls = _Calls()
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -341,9 +355,7 @@ class WebhookLine(Line):
         await self.fake.start()
 
     async def close(self) -> None:
-        for task in self._calls:
-            task.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        await self._calls.end()
         await self.fake.stop()
 
     async def write(self, text: str) -> None:
@@ -353,9 +365,7 @@ class WebhookLine(Line):
         async def call() -> int:
             return await post(self.name, dict(sign_standard(message_id, body, [HOOK_SECRET], time.time())), body)
 
-        task = asyncio.create_task(repeated(call))
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
+        self._calls.begin(call)
 
     async def shown(self) -> list[str]:
         return list(self.fake.answers.values())

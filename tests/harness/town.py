@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,9 +107,13 @@ class Town:
 
     def until_shown(self, wanted: Mapping[str, Iterable[str]]) -> None:
         """Wait until each line has shown all of these."""
+
+        def all_shown(name: str, texts: Iterable[str]) -> bool:
+            return set(texts) <= set(self.shown(name))
+
         for name, texts in wanted.items():
             self.exchange.wait_for(
-                lambda name=name, texts=texts: set(texts) <= set(self.shown(name)),  # type: ignore[misc]
+                partial(all_shown, name, texts),
                 f"{list(texts)} on {name}, got {self.shown(name)}",
                 LONG,
             )

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,17 +30,9 @@ class Gatherer:
 
     def tree(self, path: Path, name: str, *, skip: Callable[[str], bool] = lambda name: False) -> None:
         """A folder with all that is in it, under `name`; `skip` says which names inside to pass over silently."""
-        try:
-            descriptor = os.open(path, _FOLDER)
-        except FileNotFoundError:
-            return
-        except OSError as problem:
-            self.archive.leave_out(name, _why(problem))
-            return
-        try:
-            self._folder(descriptor, name, skip)
-        finally:
-            os.close(descriptor)
+        with self._opened(path, _FOLDER, name) as descriptor:
+            if descriptor is not None:
+                self._folder(descriptor, name, skip)
 
     def file(self, path: Path, name: str) -> None:
         """One file; nothing when there is none."""
@@ -67,34 +60,18 @@ class Gatherer:
             except FileNotFoundError:
                 continue  # gone meanwhile
             if stat.S_ISDIR(mode):
-                self._below(descriptor, entry, below, skip)
+                with self._opened(entry, _FOLDER, below, inside=descriptor) as folder:
+                    if folder is not None:
+                        self._folder(folder, below, skip)
             elif stat.S_ISREG(mode):
                 self._file(descriptor, entry, below)
             else:
                 self.archive.leave_out(below, _kind(mode))
 
-    def _below(self, descriptor: int, entry: str, name: str, skip: Callable[[str], bool]) -> None:
-        try:
-            inside = os.open(entry, _FOLDER, dir_fd=descriptor)
-        except FileNotFoundError:
-            return
-        except OSError as problem:
-            self.archive.leave_out(name, _why(problem))
-            return
-        try:
-            self._folder(inside, name, skip)
-        finally:
-            os.close(inside)
-
     def _file(self, folder: int, entry: str, name: str) -> None:
-        try:
-            descriptor = os.open(entry, _FILE, dir_fd=folder)
-        except FileNotFoundError:
-            return
-        except OSError as problem:
-            self.archive.leave_out(name, _why(problem))
-            return
-        try:
+        with self._opened(entry, _FILE, name, inside=folder) as descriptor:
+            if descriptor is None:
+                return
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 self.archive.leave_out(name, _kind(found.st_mode))
@@ -103,8 +80,22 @@ class Gatherer:
                 self.archive.leave_out(name, "it has a second name")
             else:
                 self.archive.file(name, descriptor, self.scratch)
+
+    @contextmanager
+    def _opened(self, path: Path | str, flags: int, name: str, *, inside: int | None = None) -> Iterator[int | None]:
+        """The descriptor of what is there; None when there is nothing, or it can't be opened and is left out."""
+        try:
+            descriptor = os.open(path, flags, dir_fd=inside)
+        except FileNotFoundError:
+            descriptor = None
+        except OSError as problem:
+            self.archive.leave_out(name, _why(problem))
+            descriptor = None
+        try:
+            yield descriptor
         finally:
-            os.close(descriptor)
+            if descriptor is not None:
+                os.close(descriptor)
 
 
 def _sorted(descriptor: int) -> Iterator[str]:

@@ -34,6 +34,7 @@ class ArchiveWriter:
     def __init__(self, out: BinaryIO, *, moved: Callable[[int], None] = lambda count: None) -> None:
         """`moved` is told of the bytes that were read, for a progress display."""
         self._zipped = _Zipped(out)
+        # The type asks for a whole file; one that is only written to is told, closed and written.
         self._tar = tarfile.TarFile(fileobj=self._zipped, mode="w", format=tarfile.PAX_FORMAT)  # type: ignore[arg-type]
         self._moved = moved
         self.files: list[Entry] = []
