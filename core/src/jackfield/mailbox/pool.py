@@ -6,9 +6,10 @@ import asyncio
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import islice
+from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar, cast
 
 from jackfield.clock import Clock, SystemClock
@@ -49,6 +50,46 @@ class _Job(Generic[T]):
             self.result.set_exception(self.problem)
 
 
+class _Threads:
+    """Takes work from any thread, and starts a thread for it while all are busy, up to `most`.
+
+    An executor does the same, but its futures and their locks cost a message as much as its mailbox does.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most = most
+        self._name = name
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = 0
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Have the work done; it must not raise."""
+        self._work.put(work)
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            elif len(self._threads) < self._most:
+                thread = threading.Thread(target=self._serve, name=f"{self._name}_{len(self._threads)}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def end(self) -> None:
+        """Finish what was submitted."""
+        for _ in self._threads:
+            self._work.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+            del work
+            with self._lock:
+                self._idle += 1
+
+
 class _Entry:
     __slots__ = ("active", "blocked", "closing", "jobs", "lock", "mailbox")
 
@@ -76,8 +117,8 @@ class MailboxPool:
     def __init__(self, clock: Clock | None = None, keep: int = 64, workers: int = 16) -> None:
         self._clock = clock or SystemClock()
         self._keep = keep
-        self._threads = ThreadPoolExecutor(workers, "mailbox")
-        self._slow = ThreadPoolExecutor(_SLOW_WORKERS, "mailbox-blocked")
+        self._threads = _Threads(workers, "mailbox")
+        self._slow = _Threads(_SLOW_WORKERS, "mailbox-blocked")
         self._entries: OrderedDict[SessionFolder, _Entry] = OrderedDict()
         self._closed = False
 
@@ -114,8 +155,8 @@ class MailboxPool:
         closing = [self._submit(entry, HostMailbox.close) for entry in self._entries.values()]
         await asyncio.gather(*closing)
         self._entries.clear()
-        await asyncio.to_thread(self._threads.shutdown)
-        await asyncio.to_thread(self._slow.shutdown)
+        await asyncio.to_thread(self._threads.end)
+        await asyncio.to_thread(self._slow.end)
 
     @property
     def open(self) -> int:
@@ -128,10 +169,10 @@ class MailboxPool:
             entry.jobs.append(job)
             start, entry.active = not entry.active, True
         if start:
-            self._lane(entry).submit(self._work, entry)
+            self._lane(entry).submit(partial(self._work, entry))
         return job.result
 
-    def _lane(self, entry: _Entry) -> Executor:
+    def _lane(self, entry: _Entry) -> _Threads:
         return self._slow if entry.blocked else self._threads
 
     def _work(self, entry: _Entry) -> None:
@@ -142,9 +183,10 @@ class MailboxPool:
         entry.blocked = isinstance(job.problem, MailboxBlocked)
         with entry.lock:
             again = entry.active = bool(entry.jobs)
-        job.loop.call_soon_threadsafe(job.deliver)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            job.loop.call_soon_threadsafe(job.deliver)
         if again:
-            self._lane(entry).submit(self._work, entry)
+            self._lane(entry).submit(partial(self._work, entry))
 
     def _evict(self) -> None:
         """Close the mailboxes that were not used for longest, idle ones only."""
