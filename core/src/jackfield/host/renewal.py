@@ -41,12 +41,13 @@ class Renewal:
             await self._outdate(session)
             await asyncio.sleep(0)  # the signal is sent in a task of its own
 
-    def wake(self, session: Session, *, rung: bool = False) -> None:
-        """There is work for the session: what its runner was told is looked at first.  `rung`: the runner knows."""
+    def wake(self, session: Session, *, rung: bool = False, patient: bool = False) -> None:
+        """There is work for the session: what its runner was told is looked at first.  `rung`: the runner knows;
+        `patient`: nobody waits for it."""
         if self._launcher.changed(session):
             self._hub.spawn(self._outdate_and_wake(session), f"renew {session.id}")
         else:
-            self._supervisor.wake(session.id, session.agent_group_id, rung=rung)
+            self._supervisor.wake(session.id, session.agent_group_id, rung=rung, patient=patient)
 
     async def _outdate(self, session: Session) -> None:
         if await self._launcher.renewable(session):

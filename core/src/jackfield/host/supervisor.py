@@ -117,7 +117,8 @@ class Supervisor:
         self._on_damaged = on_damaged
         self._nudge = nudge
         self._runners: dict[SessionId, Runner] = {}
-        self._waiting: OrderedDict[AgentGroupId, deque[SessionId]] = OrderedDict()
+        self._waiting: OrderedDict[tuple[AgentGroupId, bool], deque[SessionId]] = OrderedDict()
+        """By agent group, those that people wait for and those that have time each in a queue of their own."""
         self._wanted: set[SessionId] = set()
         self._starting: set[SessionId] = set()
         self._ending: set[SessionId] = set()
@@ -152,18 +153,27 @@ class Supervisor:
         self._watch = self._hub.spawn(self._watching(), "supervisor")
         self._fill()
 
-    def wake(self, session_id: SessionId, group_id: AgentGroupId, *, rung: bool = False) -> None:
-        """There is something to do for this session: ring its runner, unless that was done, or have one started."""
+    def wake(self, session_id: SessionId, group_id: AgentGroupId, *, rung: bool = False, patient: bool = False) -> None:
+        """There is something to do for this session: ring its runner, unless that was done, or have one started.
+
+        `patient`: nobody waits for it, as for a task.  However many of these there are, what people wrote takes turns
+        with them.
+        """
         runner = self._runners.get(session_id)
         if runner is not None and runner.stopping is None:
             runner.last_busy = runner.woken_at = self._hub.clock.monotonic()
             if not rung:
                 runner.bell.ring()
             return
-        if session_id in self._wanted or session_id in self._held:
+        if session_id in self._held:
             return
+        if session_id in self._wanted:
+            patiently = self._waiting.get((group_id, True))
+            if patient or not patiently or session_id not in patiently:
+                return
+            patiently.remove(session_id)
         self._wanted.add(session_id)
-        self._waiting.setdefault(group_id, deque()).append(session_id)
+        self._waiting.setdefault((group_id, patient), deque()).append(session_id)
         self._fill()
 
     def ring(self, session_id: SessionId) -> bool:
@@ -294,11 +304,11 @@ class Supervisor:
         now = self._hub.clock.monotonic()
         looked_at = 0
         while self._wanted and looked_at < len(self._wanted) + len(self._waiting):
-            group_id, queue = next(iter(self._waiting.items()))
-            self._waiting.move_to_end(group_id)
+            place, queue = next(iter(self._waiting.items()))
+            self._waiting.move_to_end(place)
             looked_at += 1
             if not queue:
-                del self._waiting[group_id]
+                del self._waiting[place]
                 continue
             session_id = queue[0]
             failing = self._failing.get(session_id)
@@ -306,13 +316,13 @@ class Supervisor:
                 queue.rotate(-1)
                 continue
             if len(self._runners) + len(self._starting) >= self.cap:
-                self._waiting.move_to_end(group_id, last=False)  # not served: still the next one
+                self._waiting.move_to_end(place, last=False)  # not served: still the next one
                 self._send_one_home()
                 return
             queue.popleft()
             self._wanted.discard(session_id)
             self._starting.add(session_id)
-            self._hub.spawn(self._start(session_id, group_id), f"launch {session_id}")
+            self._hub.spawn(self._start(session_id, place[0]), f"launch {session_id}")
         if self._wanted:
             self._nudge()
 

@@ -19,7 +19,7 @@ from jackfield.host.inbox import Inbox
 from jackfield.ids import InboundId, SessionId
 from jackfield.mailbox import HostMailbox
 from jackfield.models import InboundEntry, InboundState, Session
-from jackfield.store import events, inbound, sessions
+from jackfield.store import events, inbound, sessions, tasks
 
 __all__ = ["OPERATOR", "Released", "Unfinished"]
 
@@ -79,7 +79,8 @@ class Unfinished:
                     case retry.Fail(reason=reason, tell=tell):
                         inbound.set_state(db, entry.id, InboundState.FAILED, now, reason=reason)
                         gone.append(entry.id)
-                        told.append(tell)
+                        if entry.event_id is not None or not tasks.is_run(db, entry.id):
+                            told.append(tell)  # what people are told of a series, the schedule tells once
             return ready
 
         open_entries = await self._hub.store.read(inbound.open_entries, session.id)
@@ -132,7 +133,13 @@ class Unfinished:
         revive = entry.reason == OPERATOR
         known = await self._inbox.use(session, lambda box: box.retry(entry.id, attempt, now, revive=revive))
         if not known:
-            await self._enqueue_again(entry)
+            if entry.event_id is None:
+                # Nothing can make it again: it was taken back, or its mailbox was replaced.
+                why = "it is not in the mailbox any more"
+                await self._hub.store.write(inbound.set_state, entry.id, InboundState.DROPPED, now, reason=why)
+                return
+            await self._hub.store.write(events.reopen, entry.event_id)
+            await self._retake()
 
         def queue(db: sqlite3.Connection) -> None:
             if session.parked_until is not None and session.parked_until <= now:
@@ -141,13 +148,6 @@ class Unfinished:
 
         await self._hub.store.write(queue)
         self._wake(session)
-
-    async def _enqueue_again(self, entry: InboundEntry) -> None:
-        """The row is not in the mailbox (it was replaced): have its event routed again."""
-        if entry.event_id is None:
-            raise JackfieldError(f"message {entry.id} has no event to be made from again")
-        await self._hub.store.write(events.reopen, entry.event_id)
-        await self._retake()
 
     async def refill(self, session: Session, reason: str) -> None:
         """The session has a fresh mailbox: put every message that is still open into it again."""

@@ -181,6 +181,25 @@ class HostMailbox:
                 for id_ in message_ids
             )
 
+    def put_back(self, message_ids: Sequence[str]) -> None:
+        """Undo `withdraw`."""
+        with self._write(f"put back {len(message_ids)} rows into {self.folder.inbound_db}") as database:
+            for id_ in message_ids:
+                database.execute("UPDATE messages_in SET withdrawn = 0 WHERE id = ?", (id_,))
+
+    def taken(self, message_ids: Sequence[str]) -> set[str]:
+        """Those of the rows whose present attempt a runner has claimed or ended.  Raises as `read_outbound` does."""
+        marks = ", ".join("?" * len(message_ids))
+        with self._read("look into") as database:
+            sql = f"SELECT id, attempt FROM messages_in WHERE id IN ({marks})"
+            attempts: dict[str, int] = dict(database.execute(sql, tuple(message_ids)).fetchall())
+        acks = self.acks_of(message_ids, until=2**62)
+        return {
+            ack.message_id
+            for ack in acks
+            if ack.status is not AckStatus.RELEASED and ack.attempt >= attempts.get(ack.message_id, 0)
+        }
+
     def respond(self, response: Response) -> bool:
         """Answer an action or a question.  The first answer stays; False when there was one."""
         with self._write(f"answer {response.request_id} in {self.folder.inbound_db}") as database:

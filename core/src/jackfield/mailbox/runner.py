@@ -149,6 +149,11 @@ class RunnerMailbox:
             self._seen = max(self._seen, rows[-1].seq)
         return rows
 
+    def withdrawn(self, message_ids: Sequence[str]) -> set[str]:
+        """Those of the rows that the host has taken back."""
+        sql = f"SELECT id FROM messages_in WHERE withdrawn = 1 AND id IN ({', '.join('?' * len(message_ids))})"
+        return {cells[0] for cells in self._inbound(lambda db: db.execute(sql, message_ids).fetchall(), _NO_CELLS)}
+
     def next_due(self, now: UnixMs) -> UnixMs | None:
         """When the first row that is not due yet will be."""
         found = self._inbound(lambda db: db.execute(_NEXT_DUE, (now, self.epoch)).fetchone()[0], None)

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         InboundState,
     )
     from jackfield.models.mailbox import (
+        SCRIPT_FAILED,
         Ack,
         AckStatus,
         ActionRequest,
@@ -124,11 +125,19 @@ if TYPE_CHECKING:
         RunnerPaths,
         RunnerSpec,
     )
+    from jackfield.models.tasks import (
+        CatchUp,
+        RunState,
+        Task,
+        TaskRun,
+        TaskState,
+    )
 
 __all__ = [
     "AGENT_CHANNEL",
     "MAILBOX_FORMAT",
     "RUNNER_PROTOCOL",
+    "SCRIPT_FAILED",
     "Ack",
     "AckStatus",
     "ActionInvoked",
@@ -144,6 +153,7 @@ __all__ = [
     "Card",
     "CardField",
     "CardLink",
+    "CatchUp",
     "ChannelState",
     "ChannelStatus",
     "ChatContent",
@@ -194,6 +204,7 @@ __all__ = [
     "ResponseStatus",
     "Role",
     "RoleName",
+    "RunState",
     "RunnerLimits",
     "RunnerPaths",
     "RunnerSpec",
@@ -205,7 +216,10 @@ __all__ = [
     "StoredFile",
     "StreamKind",
     "Support",
+    "Task",
     "TaskContent",
+    "TaskRun",
+    "TaskState",
     "TextUnit",
     "Threads",
     "Trust",
@@ -325,6 +339,7 @@ _HOME_OF = {
         "Response",
         "ResponseStatus",
         "RunnerState",
+        "SCRIPT_FAILED",
         "TaskContent",
         "TurnError",
         "WebhookContent",
@@ -336,6 +351,13 @@ _HOME_OF = {
         "RunnerLimits",
         "RunnerPaths",
         "RunnerSpec",
+    ),
+    "tasks": (
+        "CatchUp",
+        "RunState",
+        "Task",
+        "TaskRun",
+        "TaskState",
     ),
 }
 _MODULE_OF = {name: module for module, names in _HOME_OF.items() for name in names}

@@ -12,6 +12,7 @@ from jackfield.models.addresses import Address
 from jackfield.models.content import Card, Prompt, Quote, StoredFile
 
 __all__ = [
+    "SCRIPT_FAILED",
     "Ack",
     "AckStatus",
     "ActionRequest",
@@ -41,6 +42,8 @@ __all__ = [
 
 
 _AT_ONCE = UnixMs(0)
+SCRIPT_FAILED = "the task's script failed"
+"""How the sentence of a turn error begins when a task's script failed, and not the agent."""
 
 
 class InboundKind(StrEnum):
@@ -68,9 +71,13 @@ class ChatContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContent:
+    """`series_id` is the task's id, by which the agent may change it; the row's `at` is the moment that it was due."""
+
     prompt: str
     script: str | None = None
     series_id: str | None = None
+    missed_from: UnixMs | None = None
+    """The first of the occurrences that could not run and for which this one stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

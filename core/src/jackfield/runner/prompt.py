@@ -191,8 +191,11 @@ def _attachment(file: StoredFile, session: str) -> str:
 def _other(row: InboundRow, destinations: Sequence[Destination], zone: ZoneInfo, printed: str | None) -> str:
     number, source, time = str(row.seq), name_of(row.origin, destinations), local_text(row.at, zone)
     match row.content:
-        case TaskContent(prompt=prompt):
-            text = element("task", prompt, id=number, from_=source, time=time)
+        case TaskContent() as task:
+            missed = None if task.missed_from is None else local_text(task.missed_from, zone)
+            text = element(
+                "task", task.prompt, id=number, task=task.series_id, from_=source, time=time, missed_since=missed
+            )
             if printed is not None:
                 text = text.removesuffix("</task>") + "\n" + element("script_output", printed) + "</task>"
             return text

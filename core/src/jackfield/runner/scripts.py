@@ -8,11 +8,14 @@ import logging
 import os
 import signal
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Verdict", "check_script", "read_verdict"]
+from jackfield.models import InboundRow, TaskContent
+
+__all__ = ["Verdict", "check_script", "check_scripts", "read_verdict"]
 
 _LOG = logging.getLogger(__name__)
 _LAST_WORDS = 2.0
@@ -47,6 +50,14 @@ def read_verdict(printed: str) -> Verdict:
         return Verdict(False)
     data = value.get("data")
     return Verdict(True, None if data is None else json.dumps(data, ensure_ascii=False, indent=2))
+
+
+async def check_scripts(rows: Sequence[InboundRow], cwd: str) -> dict[str, Verdict]:
+    """What the scripts of these rows say, by row id, for those that have one.  They run at the same time."""
+    scripts = {row.id: row.content.script for row in rows if isinstance(row.content, TaskContent)}
+    asked = {id_: script for id_, script in scripts.items() if script}
+    verdicts = await asyncio.gather(*(check_script(script, cwd) for script in asked.values()))
+    return dict(zip(asked, verdicts, strict=True))
 
 
 async def check_script(script: str, cwd: str, seconds: float = SECONDS) -> Verdict:

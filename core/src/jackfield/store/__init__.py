@@ -24,6 +24,7 @@ from jackfield.store import (
     people,
     questions,
     sessions,
+    tasks,
     wirings,
 )
 from jackfield.store.database import Store
@@ -45,5 +46,6 @@ __all__ = [
     "people",
     "questions",
     "sessions",
+    "tasks",
     "wirings",
 ]

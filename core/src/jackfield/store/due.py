@@ -14,6 +14,7 @@ _NEXT = """SELECT
     (SELECT min(head_at) FROM deliveries WHERE head_at IS NOT NULL AND state = 'retrying' AND head_at > ?1),
     (SELECT min(expires_at) FROM questions WHERE state = 'open' AND expires_at IS NOT NULL AND expires_at > ?1),
     (SELECT min(parked_until) FROM sessions WHERE parked_until IS NOT NULL AND parked_until > ?1),
+    (SELECT min(look_at) FROM tasks WHERE look_at IS NOT NULL AND look_at > ?1),
     (SELECT min(until) FROM parked_scopes WHERE until > ?1),
     (SELECT min(expires_at) FROM approvals WHERE state = 'pending' AND expires_at > ?1),
     (SELECT min(remind_at) FROM approvals WHERE state = 'pending' AND remind_at IS NOT NULL AND remind_at > ?1)"""

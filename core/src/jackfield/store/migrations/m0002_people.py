@@ -187,6 +187,7 @@ _SCHEDULE = (
     ) STRICT, WITHOUT ROWID""",
     "CREATE INDEX task_runs_open ON task_runs (session_id, task_id) WHERE state IN ('claimed', 'queued')",
     "CREATE UNIQUE INDEX task_runs_one_open ON task_runs (task_id) WHERE state IN ('claimed', 'queued')",
+    "CREATE INDEX task_runs_by_time ON task_runs (created_at)",
     "CREATE INDEX task_runs_claimed ON task_runs (id) WHERE state = 'claimed'",
     "CREATE INDEX task_runs_ended ON task_runs (finished_at) WHERE finished_at IS NOT NULL",
 )

@@ -1,0 +1,277 @@
+"""The schedule's units of work: claiming what is due, and taking over how runs ended.  Each is one transaction.
+
+A claim moves the series on, enters the run and its message in the ledger, and finds or makes the session; from then on
+the run is fed into the session's inbox however often the host dies (C113).  Ends are read from the ledger of messages,
+so that it does not matter who ended a run: the agent, the retry rule, an operator, a cleared session.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from jackfield.clock import UnixMs
+from jackfield.errors import JackfieldError
+from jackfield.host.schedule.plan import after_run, next_occurrence, rearmed, recurrence_of, subject
+from jackfield.host.schedule.times import STEPS
+from jackfield.ids import InboundId, SessionId, TaskRunId, derive_id, new_id
+from jackfield.models import InboundEntry, InboundState, RunState, Session, Task, TaskRun, TaskState
+from jackfield.store import inbound, sessions, tasks
+
+__all__ = ["CLEARED", "FEED", "Claimed", "Settled", "claim", "enter_run", "release", "restore_clock", "settle"]
+
+log = logging.getLogger(__name__)
+
+FEED = 10
+"""Runs that a session has open at most, as many as go into one prompt: a message that comes in between never waits
+behind more than these."""
+HOLD = 30.0
+"""Seconds after which a series is looked at again whose session had no room; an end in that session is sooner."""
+SET_BACK = 60_000
+"""Milliseconds by which a clock that was set back is noticed."""
+CLEARED = "session cleared"
+"""The ledger's reason for what was dropped with its conversation."""
+_PREVIEW = 200
+_ENDS = {
+    InboundState.COMPLETED: RunState.COMPLETED,
+    InboundState.FAILED: RunState.FAILED,
+    InboundState.DROPPED: RunState.CANCELLED,
+    InboundState.REFUSED: RunState.CANCELLED,
+}
+
+
+@dataclass(slots=True)
+class Claimed:
+    """What one transaction claimed: runs by session, to be fed.  `looked_at` counts the series that were due."""
+
+    runs: dict[SessionId, list[tuple[TaskRun, Task]]] = field(default_factory=dict)
+    sessions: dict[SessionId, Session] = field(default_factory=dict)
+    looked_at: int = 0
+    spoken: bool = False
+    """Whether people must be told something."""
+
+
+def claim(db: sqlite3.Connection, now: UnixMs, limit: int) -> Claimed:
+    """Claim what is due, at most `limit` series; one whose cron or zone means nothing any more is stopped."""
+    claimed = Claimed()
+    room: dict[SessionId, int] = {}
+    held = []
+    for task in tasks.due(db, now, limit):
+        claimed.looked_at += 1
+        try:
+            session = _session_of(db, task, now)
+            if session.id not in room:
+                room[session.id] = FEED - len(tasks.open_runs_of_session(db, session.id))
+            if room[session.id] <= 0:
+                held.append(task.id)
+                continue
+            run = _claim_one(db, task, session, now)
+        except JackfieldError as problem:
+            log.warning("task %s can't be run any more: %s", task.id, problem)
+            _stop(db, task, str(problem), now)
+            claimed.spoken = True
+            continue
+        if run is not None:
+            room[session.id] -= 1
+            claimed.sessions[session.id] = session
+            claimed.runs.setdefault(session.id, []).append((run, task))
+    tasks.put_off(db, held, UnixMs(now + round(1000 * HOLD)))
+    return claimed
+
+
+def _session_of(db: sqlite3.Connection, task: Task, now: UnixMs) -> Session:
+    if task.messaging_group_id is None and task.origin is not None and task.origin.channel_type != "agent":
+        raise JackfieldError(f"its chat {task.origin} is not known any more")
+    session, _ = sessions.session_for(
+        db,
+        task.agent_group_id,
+        task.session_key,
+        mode=task.session_mode,
+        messaging_group_id=task.messaging_group_id,
+        thread_id=task.thread_id,
+        now=now,
+    )
+    return session
+
+
+def _claim_one(db: sqlite3.Connection, task: Task, session: Session, now: UnixMs) -> TaskRun | None:
+    """Move the series on; its new run, if one runs now."""
+    occurrence = next_occurrence(task, now)
+    moved = replace(task, next_at=occurrence.next_at, look_at=occurrence.next_at)
+    if occurrence.run is not None:
+        run = enter_run(db, task, session, occurrence.run, now, missed_from=occurrence.missed_from)
+        if run is not None:
+            tasks.change(db, task, replace(moved, look_at=None))
+            return run
+        # It ran before: the clock was set back since.
+    elif occurrence.skipped is not None:
+        tasks.add_run(db, _skipped(task, occurrence.skipped, occurrence.missed_from, now))
+    if moved.next_at is None:
+        moved = replace(moved, state=TaskState.DONE, reason="its time passed while nothing could run", updated_at=now)
+    tasks.change(db, task, moved)
+    return None
+
+
+def enter_run(
+    db: sqlite3.Connection,
+    task: Task,
+    session: Session,
+    due_at: UnixMs,
+    now: UnixMs,
+    *,
+    missed_from: UnixMs | None = None,
+    extra: bool = False,
+) -> TaskRun | None:
+    """The run and its message in the ledger; None when that moment has one, or another run is open."""
+    run_id = TaskRunId(new_id("run", now))
+    run = TaskRun(
+        id=run_id,
+        task_id=task.id,
+        due_at=due_at,
+        missed_from=missed_from,
+        extra=extra,
+        inbound_id=InboundId(derive_id("in", run_id)),
+        session_id=session.id,
+        state=RunState.CLAIMED,
+        created_at=now,
+    )
+    if not tasks.add_run(db, run):
+        return None
+    inbound.record(
+        db,
+        id=run.inbound_id,
+        event_id=None,
+        wiring_id=None,
+        session_id=session.id,
+        state=InboundState.QUEUED,
+        preview=task.prompt[:_PREVIEW],
+        now=now,
+    )
+    return run
+
+
+def _skipped(task: Task, due_at: UnixMs, missed_from: UnixMs | None, now: UnixMs) -> TaskRun:
+    run_id = TaskRunId(new_id("run", now))
+    return TaskRun(
+        id=run_id,
+        task_id=task.id,
+        due_at=due_at,
+        missed_from=missed_from,
+        inbound_id=InboundId(derive_id("in", run_id)),
+        session_id=None,
+        state=RunState.SKIPPED,
+        reason="nothing could run when it was due",
+        created_at=now,
+        finished_at=now,
+    )
+
+
+def _stop(db: sqlite3.Connection, task: Task, why: str, now: UnixMs) -> None:
+    text = f"The task {subject(task)} was stopped: {why} (id {task.id})."
+    stopped = replace(task, state=TaskState.STOPPED, reason=why, look_at=None, unsaid=text, updated_at=now)
+    tasks.change(db, task, stopped)
+
+
+# ---- ends
+
+
+@dataclass(slots=True)
+class Settled:
+    """`closed` are the sessions of which no run is open any more; `failed` what the agents are told of."""
+
+    closed: list[SessionId] = field(default_factory=list)
+    failed: list[tuple[Task, TaskRun, str]] = field(default_factory=list)
+    spoken: bool = False
+    due: bool = False
+    """Whether a series must be looked at earlier than the timer knows."""
+
+
+def settle(db: sqlite3.Connection, session_ids: Iterable[SessionId], now: UnixMs) -> Settled:
+    """Take over from the ledger how the open runs of these sessions ended.  Doing it again changes nothing."""
+    settled = Settled()
+    for session_id in session_ids:
+        left = False
+        for run in tasks.open_runs_of_session(db, session_id):
+            if not _settle_one(db, run, settled, now):
+                left = True
+        if not left:
+            settled.closed.append(session_id)
+    return settled
+
+
+def _settle_one(db: sqlite3.Connection, run: TaskRun, settled: Settled, now: UnixMs) -> bool:
+    """Whether the run has its end."""
+    task, entry = tasks.task(db, run.task_id), inbound.entry(db, run.inbound_id)
+    if task is None:
+        return tasks.end_run(db, run.id, RunState.UNKNOWN, now, "its task is gone")
+    if entry is not None and entry.state not in _ENDS:
+        if task.state is not TaskState.ACTIVE and not run.extra and entry.state is not InboundState.CLAIMED:
+            # It was given back by its runner after the series was paused or cancelled (C115).
+            release(db, task, run, now)
+            return True
+        return False
+    if entry is not None and _was_cleared(entry) and not run.extra:
+        release(db, task, run, now)
+        settled.due = True
+        return True
+    state, reason = (RunState.UNKNOWN, None) if entry is None else (_ENDS[entry.state], entry.reason)
+    tasks.end_run(db, run.id, state, now, reason)
+    after = after_run(task, run, state, reason, now)
+    tasks.change(db, task, after)
+    made = tasks.make_room(db, task.agent_group_id, task.session_key, now, FEED)
+    settled.due = settled.due or made > 0 or after.look_at != task.look_at
+    settled.spoken = settled.spoken or after.unsaid is not None
+    if state is RunState.FAILED:
+        settled.failed.append((after, run, reason or "nobody knows why"))
+    return True
+
+
+def _was_cleared(entry: InboundEntry) -> bool:
+    """Whether it went with its conversation before the agent had it: a series outlives a cleared session."""
+    return entry.state is InboundState.DROPPED and entry.reason == CLEARED and entry.attempts == 0
+
+
+def release(db: sqlite3.Connection, task: Task, run: TaskRun, now: UnixMs) -> Task:
+    """Undo the claim of a run that never began; the series as it is then.
+
+    A cancelled series keeps the run as cancelled.  Otherwise the occurrence is due again, at its own moment.
+    """
+    inbound.set_state(db, run.inbound_id, InboundState.DROPPED, now, reason=f"task {task.state.value}")
+    if task.state is TaskState.CANCELLED or run.extra:
+        tasks.end_run(db, run.id, RunState.CANCELLED, now, f"the task was {task.state.value}")
+        return task
+    tasks.delete_run(db, run.id)
+    again = rearmed(task, run.due_at, now)
+    tasks.change(db, task, again)
+    return again
+
+
+# ---- a clock that was set back
+
+
+def restore_clock(db: sqlite3.Connection, now: UnixMs) -> int:
+    """After the clock was set back: series that ran in what is the future again go on with their next occurrence that
+    has not run, instead of resting until the clock has caught up; how many.  Costs nothing when it was not."""
+    moved = 0
+    for task_id in tasks.run_after(db, UnixMs(now + SET_BACK)):
+        task = tasks.task(db, task_id)
+        if task is None or task.state is not TaskState.ACTIVE or task.cron is None or task.look_at is None:
+            continue
+        try:
+            recurrence = recurrence_of(task)
+        except JackfieldError:
+            continue  # it is stopped when it is due
+        at = None if recurrence is None else recurrence.next_after(now)
+        for _ in range(STEPS):
+            if at is None or recurrence is None or not tasks.has_run(db, task.id, at):
+                break
+            at = recurrence.next_after(at)
+        else:
+            log.warning("task %s: no occurrence that has not run within %d steps", task.id, STEPS)
+            continue
+        if at is not None and (task.next_at is None or at < task.next_at):
+            tasks.change(db, task, replace(task, next_at=at, look_at=at))
+            moved += 1
+    return moved
