@@ -36,6 +36,7 @@ ENTRIES = {
     "channel": Entry("channel:channel", "Channels and their chats: where people write.", AGENTS, ("channels",)),
     "wire": Entry("wiring:wire", "Join a chat to an agent group.", AGENTS, ("wires", "wirings", "wiring")),
     "unwire": Entry("wiring:unwire", "Part them again.", AGENTS),
+    "destination": Entry("destination:destination", "To whom an agent may write.", AGENTS, ("destinations",)),
     "owner": Entry("people:owner", "People who may do everything.", AGENTS, ("owners",)),
     "admin": Entry("people:admin", "People who may give an agent group orders.", AGENTS, ("admins",)),
     "member": Entry("people:member", "People who may talk to an agent group.", AGENTS, ("members",)),

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from jackfield.host.services import approvals, backups, conversations, diagnosis, entities, people, status, transfer
+from jackfield.host.services import (
+    approvals,
+    backups,
+    conversations,
+    destinations,
+    diagnosis,
+    entities,
+    people,
+    status,
+    transfer,
+)
 from jackfield.host.services.context import OPERATIONS, Args, Live, ServiceContext
 
 __all__ = [
@@ -13,6 +23,7 @@ __all__ = [
     "approvals",
     "backups",
     "conversations",
+    "destinations",
     "diagnosis",
     "entities",
     "people",

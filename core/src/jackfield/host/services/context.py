@@ -140,9 +140,12 @@ def chat_address(text: str) -> Address:
         UsageError: it is none.
     """
     try:
-        return Address.parse(text).chat
+        found = Address.parse(text).chat
     except MalformedData as problem:
         raise UsageError(str(problem), fix="`jackfield channel chats` lists the chats that were seen") from None
+    if found.is_agent:
+        raise UsageError(f"{text!r} is another agent's, no chat", fix="`jackfield destination add` joins two agents")
+    return found
 
 
 Service = Callable[[ServiceContext, "Args"], Awaitable[Any]]
