@@ -14,6 +14,7 @@
     │   ├── NoHost                        the command needs a running host
     │   ├── VerificationFailed            a checksum, signature or digest differs
     │   ├── StoreNewer                    the database was written by a newer version
+    │   ├── SecretsLocked                 the master key is not the one that the stored secrets need
     │   ├── RolledBack                    it failed on the way, and all is as it was
     │   └── NotRolledBack                 it failed on the way, and somebody must put things right
     ├── PluginError                       a plugin's author can mend it
@@ -89,6 +90,7 @@ __all__ = [
     "RecoveryNeeded",
     "RolledBack",
     "RuntimeFailed",
+    "SecretsLocked",
     "SendNotAllowed",
     "StoreError",
     "StoreFull",
@@ -193,6 +195,10 @@ class VerificationFailed(OperatorError):
 
 class StoreNewer(OperatorError):
     """`state.db` was written by a newer version; nothing was touched (C202)."""
+
+
+class SecretsLocked(OperatorError):
+    """`master.key` is missing, can't be used, or is not the one that the stored secrets need.  Nothing was changed."""
 
 
 class RolledBack(OperatorError):

@@ -42,6 +42,7 @@ ENTRIES = {
     "member": Entry("people:member", "People who may talk to an agent group.", AGENTS, ("members",)),
     "user": Entry("people:user", "Everybody who was ever seen.", AGENTS, ("users",)),
     "approval": Entry("approval:approval", "What agents may do only after a yes.", TRAFFIC, ("approvals",)),
+    "secret": Entry("secret:secret", "Secrets, for channels and for agents.", AGENTS, ("secrets",)),
     "session": Entry("session:session", "Conversations: list, read, stop.", TRAFFIC, ("sessions",)),
     "message": Entry("message:message", "Every message and what became of it.", TRAFFIC, ("messages",)),
     "logs": Entry("logs:logs", "Show what the host wrote down about its work.", TRAFFIC),

@@ -23,6 +23,7 @@ from jackfield.host.control import ControlServer
 from jackfield.host.hub import Hub
 from jackfield.host.live import LiveHost
 from jackfield.host.ownership import own
+from jackfield.host.registration.claiming import unowned
 from jackfield.host.services import OPERATIONS, Args, ServiceContext
 from jackfield.ids import new_id
 from jackfield.mailbox import MailboxPool
@@ -44,6 +45,8 @@ class HostReport:
     """Name, type and state of each."""
     problems: tuple[str, ...]
     """Of the configuration and the plugins; the host runs in spite of them."""
+    unowned: tuple[str, ...] = ()
+    """The channels beyond the terminal, when nobody of theirs is an owner."""
 
 
 @contextlib.asynccontextmanager
@@ -79,6 +82,7 @@ async def open_hub(
     )
     try:
         hub.install_id = await store.write(_install_id)
+        await hub.vault.open()
         yield hub
     finally:
         await mailboxes.close()
@@ -137,12 +141,14 @@ async def running_host(
 
     Raises:
         HostRunning: another host has this home.
+        SecretsLocked: the stored secrets need another master key than the one that lies there; nothing was changed.
     """
     if not home.initialised:
         raise NotInitialised(f"there is no Jackfield home at {home.root}", fix="make one with `jackfield init`")
     stop = stop or asyncio.Event()
     with own(home, wait=wait_for_lock):
         async with open_hub(home, safe=safe, strict=strict, clock=clock) as hub:
+            hub.vault.require()
             hub.epoch = await hub.store.write(_begin_life)
             live = LiveHost(hub, request_stop=stop.set, stop_requested=stop)
             context = ServiceContext(hub, live)
@@ -183,6 +189,7 @@ async def run_host(
                 home=str(home.root),
                 channels=tuple((item.name, item.type, str(item.status.state)) for item in live.channels.all()),
                 problems=live.problems(),
+                unowned=tuple(await unowned(live.hub)),
             )
         )
         log.info("the host is ready (process %d, home %s)", os.getpid(), home.root)

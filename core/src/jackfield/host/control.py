@@ -23,6 +23,7 @@ from jackfield import errors
 from jackfield.config.home import Home
 from jackfield.errors import JackfieldError, MalformedData, NoHost, NotAllowed, UsageError
 from jackfield.mailbox.doorbell import peer_uid_of, short_address
+from jackfield.redaction import REDACTOR
 
 __all__ = ["Client", "ClientConnection", "ControlServer", "perform"]
 
@@ -227,7 +228,7 @@ class ControlServer:
                 ok=False, error={"code": "JackfieldError", "message": f"{op} failed: {problem!r}", "fix": None}
             )
         with contextlib.suppress(ConnectionError):
-            await connection.send(answer)
+            await connection.send(REDACTOR.inside(answer))
 
 
 class Client:

@@ -13,6 +13,7 @@ from jackfield.clock import Clock
 from jackfield.config import AgentSettings, Configuration, HostSettings, agent_digest, load_agent
 from jackfield.config.home import Home
 from jackfield.host.loops import Loops
+from jackfield.host.secrets.vault import Vault
 from jackfield.mailbox import MailboxPool, SessionFolder
 from jackfield.models import AgentGroup, Session
 from jackfield.plugins import PluginRegistry
@@ -39,12 +40,16 @@ class Hub:
     """Of this host's life; grows with every start."""
     troubles: dict[str, int] = field(default_factory=dict)
     """How often something went wrong that was survived, by what it was; shown by `jackfield status`."""
+    vault: Vault = field(init=False)
     loops: Loops = field(default_factory=Loops)
     """The pace of every chat, so that no two programs answer each other without end."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _folders: dict[str, SessionFolder] = field(default_factory=dict)
     _agents: dict[str, tuple[float, AgentSettings]] = field(default_factory=dict)
     _agent_files: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.vault = Vault(self.home, self.store, self.clock)
 
     @property
     def settings(self) -> HostSettings:

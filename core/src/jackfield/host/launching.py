@@ -47,6 +47,8 @@ class _Told:
     agent: AgentSettings | None
     configuration: Configuration | None
     """The very objects that the settings were made from: while these are the present ones, nothing can have changed."""
+    secrets: int
+    """The vault's revision then; likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ class Launcher:
         epoch = await self._hub.store.write(sessions.begin_epoch, session.id, self._hub.clock.now())
         await self._project(session, group)
         tools = tuple(agent.tools)
+        revision = self._hub.vault.revision
         spec = replace(
             self.spec_of(session, group, agent, runtime, place, epoch),
             instructions=await instructions.additions(self._hub, session, group, tools),
@@ -140,6 +143,7 @@ class Launcher:
                         runner=spec,
                         image=image,
                         limits=agent.runtime_limits(),
+                        secrets=self._hub.vault.given_to(group.id, agent.secrets),
                         environment=kill_points(),
                     )
                 )
@@ -152,7 +156,7 @@ class Launcher:
             await bell.close()
             raise
         self._told[session.id] = _Told(
-            group, _settings_in(spec), agent.runtime_limits(), agent.runtime, agent, self._hub.configuration
+            group, _settings_in(spec), agent.runtime_limits(), agent.runtime, agent, self._hub.configuration, revision
         )
         return Launched(session, handle, runtime, bell)
 
@@ -168,7 +172,7 @@ class Launcher:
         if group is not None:
             self._folders[group.id] = group.folder
             spec = await asyncio.to_thread(self._hub.folder_of(session).read_spec)
-            self._told[session.id] = _Told(group, _settings_in(spec), None, None, None, None)
+            self._told[session.id] = _Told(group, _settings_in(spec), None, None, None, None, 0)
 
     def ended(self, session_id: SessionId) -> None:
         """The session's runner is gone."""
@@ -184,7 +188,8 @@ class Launcher:
             return False
         try:
             agent = self._hub.agent_settings(told.group)
-            if agent is told.agent and self._hub.configuration is told.configuration:
+            revision = self._hub.vault.revision
+            if agent is told.agent and self._hub.configuration is told.configuration and revision == told.secrets:
                 return False
             runtime = self.runtime(agent.runtime)
             place = self.place_of(session, told.group)
@@ -198,7 +203,7 @@ class Launcher:
             and told.runtime in (None, agent.runtime)
         )
         if same:
-            self._told[session.id] = replace(told, agent=agent, configuration=self._hub.configuration)
+            self._told[session.id] = replace(told, agent=agent, configuration=self._hub.configuration, secrets=revision)
         return not same
 
     async def renewable(self, session: Session) -> bool:
@@ -330,6 +335,7 @@ class Launcher:
             tool_settings={key: json.dumps(value) for key, value in agent.tool_settings.items()},
             servers={name: one.external() for name, one in agent.mcp.items() if one.enabled},
             package_folders=folders_seen(place.group.folder, runtime.paths(place).group),
+            secrets=self._hub.vault.versions(group.id, agent.secrets),
             limits=agent.runner_limits(host),
             timezone=agent.timezone or host.timezone,
             unwrapped=agent.unwrapped,

@@ -11,6 +11,7 @@ from jackfield.errors import UsageError
 from jackfield.host.application import open_hub
 from jackfield.host.ownership import own
 from jackfield.host.services import OPERATIONS, Args, ServiceContext
+from jackfield.redaction import REDACTOR
 
 __all__ = ["Caller", "offline", "perform_offline"]
 
@@ -37,7 +38,7 @@ async def offline(home: Home, *, safe: bool = False, strict: bool = False) -> As
                 service = OPERATIONS.get(op)
                 if service is None:
                     raise UsageError(f"there is no operation {op!r}")
-                return await service(context, Args(args))
+                return REDACTOR.inside(await service(context, Args(args)))
 
             yield call
 

@@ -93,6 +93,8 @@ class RunnerSpec:
     """The group's MCP servers, by name (`[mcp.<name>]`)."""
     package_folders: dict[str, str] = field(default_factory=dict)
     """Where the group's installed packages lie, as the runner sees them, by package manager (`pip`, `npm`)."""
+    secrets: dict[str, str] = field(default_factory=dict)
+    """What the runner finds at its descriptor: by name which version, never a value."""
     limits: RunnerLimits = RunnerLimits()
     timezone: str = "UTC"
     unwrapped: str = "origin"

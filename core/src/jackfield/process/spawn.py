@@ -40,6 +40,8 @@ DEFAULT_SIGNALS = (
 """What this process may ignore and a child must not."""
 
 _LATE_BOUND = 2.0
+_PIPE_BYTES = 60_000
+"""What a pipe holds everywhere; Linux makes room for a mebibyte if asked."""
 _SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 _BOOT = f"import sys; sys.path.append({_SOURCE_ROOT!r}); from jackfield.process.launch.main import main; main()"
 
@@ -207,10 +209,22 @@ def _above(descriptor: int, opened: list[int]) -> int:
 
 
 def _secrets_pipe(secrets: Mapping[str, str], opened: list[int]) -> int:
+    """A pipe that holds all of them already: nobody writes while the runner reads.
+
+    Raises:
+        RuntimeFailed: they are more than a pipe can hold.
+    """
     data = json.dumps(dict(secrets)).encode()
-    if len(data) > 60_000:
-        raise RuntimeFailed(f"the runner's secrets take {len(data)} bytes; at most 60000 can be handed over")
     read, write = _pipe(opened)
+    limit = _PIPE_BYTES
+    if len(data) > limit and hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):
+            limit = fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, len(data))
+    if len(data) > limit:
+        raise RuntimeFailed(
+            f"the runner's secrets take {len(data):,} bytes; at most {limit:,} can be handed over",
+            fix="assign fewer to the group: `jackfield secret list --group GROUP`",
+        )
     os.write(write, data)
     _close(write, opened)
     return read

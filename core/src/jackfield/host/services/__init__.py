@@ -10,6 +10,7 @@ from jackfield.host.services import (
     diagnosis,
     entities,
     people,
+    secrets,
     status,
     transfer,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "diagnosis",
     "entities",
     "people",
+    "secrets",
     "status",
     "transfer",
 ]

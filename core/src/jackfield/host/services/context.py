@@ -205,6 +205,13 @@ class Args:
             raise UsageError(f"{name} must be a table of whole numbers")
         return value
 
+    def texts(self, name: str) -> dict[str, str]:
+        """A table of texts.  What is wrong is not shown: it may be secret."""
+        value = self._values.get(name)
+        if not isinstance(value, dict) or not all(isinstance(one, str) and _whole(one) for one in value.values()):
+            raise UsageError(f"{name} must be a table of texts")
+        return value
+
     def seconds(self, name: str, default: float, *, high: float = 86_400.0) -> float:
         value = self._values.get(name)
         if value is None:
