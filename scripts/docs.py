@@ -264,6 +264,7 @@ ACCESSORS = {
     "register_kinds": ".document_kinds()",
     "register_object_types": ".object_types()",
     "register_approvals": ".approval_kinds()",
+    "register_commands": ".chat_commands()",
 }
 """What the host or a runner would call if it used what these hooks return."""
 

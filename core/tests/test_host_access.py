@@ -14,7 +14,7 @@ from jackfield.host.access import can_access, gate, role_in
 from jackfield.host.session_keys import effective_mode, session_key
 from jackfield.ids import AgentGroupId, MessagingGroupId, UserId
 from jackfield.models import Role, RoleName, SenderScope, SessionMode, Trust, UnknownSenderPolicy
-from jackfield.models.commands import COMMANDS, CommandAccess
+from jackfield.models.commands import COMMANDS, ChatCommand, CommandAccess
 
 OURS, OTHER = AgentGroupId("ag_ours"), AgentGroupId("ag_other")
 
@@ -91,6 +91,24 @@ def test_the_operating_systems_user_owns_a_local_chat_and_no_other() -> None:
         ).reason
         == "local_operator"
     )
+
+
+def test_a_plugins_commands_are_watched_and_go_on_as_text() -> None:
+    """messaging.md 1.7: closed by default, exact tokens, and no plugin changes a row of the core's."""
+    rows = [
+        ChatCommand("/deploy"),
+        ChatCommand("/vote", CommandAccess.MEMBER),
+        ChatCommand("/ours", CommandAccess.NOBODY),
+        ChatCommand("/clear", CommandAccess.MEMBER),
+    ]
+    added = {row.token: row for row in rows}
+    assert isinstance(commands.gate("/deploy it", "member", added), commands.Denied)
+    assert commands.gate("/deploy it", "admin", added) == commands.Pass()
+    assert commands.gate("/deployit", "", added) == commands.Pass()
+    assert isinstance(commands.gate("/vote", "", added), commands.Denied)
+    assert commands.gate("/vote", "member", added) == commands.Pass()
+    assert commands.gate("/ours", "owner", added) == commands.Filtered("/ours")
+    assert isinstance(commands.gate("/clear", "member", added), commands.Denied)
 
 
 def test_admin_commands_need_the_exact_token_and_an_admin() -> None:

@@ -372,6 +372,30 @@ def test_an_action_that_is_handled_already_is_refused(site: Site, trials: list[s
     assert [one.found.name for one in plugins.loaded()] == ["one"]
 
 
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("'/clear'", "the command /clear is the core's"),
+        ("'/claim'", "the command /claim is the core's"),
+        ("'/go'", "the command /go is another plugin's"),
+        ("'/mine', CommandAccess.OWN_TURN", "the command /mine has the access own_turn"),
+        ("'Go now'", "'Go now' is no command"),
+    ],
+)
+def test_a_command_that_has_a_meaning_already_is_refused(site: Site, trials: list[str], row: str, said: str) -> None:
+    """messaging.md 1.7: one table, exact tokens; a plugin adds and changes nothing."""
+    code = TOOLS + "from jackfield.models.commands import ChatCommand, CommandAccess\n"
+    code += "@hookimpl\ndef register_commands(): return [ChatCommand({})]\n"
+    add(site, "one", code.format("'/go'"))
+    add(site, "two", code.format(row))
+    plugins = registry(site)
+    plugins.tool_set("one")
+    with pytest.raises(PluginBroken) as refused:
+        plugins.tool_set("two")
+    assert said in refused.value.reason
+    assert list(plugins.chat_commands()) == ["/go"]
+
+
 async def test_threads_that_ask_at_once_get_the_same_plugin(site: Site, trials: list[str]) -> None:
     add(site, "one", "import threading\nthreading.Event().wait(0.05)\n" + TOOLS)
     plugins = registry(site)

@@ -172,7 +172,8 @@ def test_a_plugin_with_every_hook_is_well(recorded: Recorded) -> None:
 
 
 def test_what_is_registered_is_known_also_where_nothing_asks_for_it_yet(tmp_path: Path) -> None:
-    """register_actions, register_routes, register_kinds, register_object_types, register_approvals; C190."""
+    """register_actions, register_routes, register_kinds, register_object_types, register_approvals, register_commands;
+    C190."""
     with Site(tmp_path) as site:
         site.install(ROOT / "tests" / "fixtures" / "plugins" / "recorder")
         registry = PluginRegistry(state_file=site.state_file)
@@ -182,6 +183,7 @@ def test_what_is_registered_is_known_also_where_nothing_asks_for_it_yet(tmp_path
         assert [one.name for one in registry.document_kinds()] == ["recording"]
         assert [one.name for one in registry.object_types()] == ["tape"]
         assert [one.name for one in registry.approval_kinds()] == ["record"]
+        assert list(registry.chat_commands()) == ["/rewind"]
 
 
 def test_what_plugins_compose_stands_in_the_system_prompt(recorded: Recorded) -> None:

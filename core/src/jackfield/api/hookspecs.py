@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from jackfield.api.runtimes import RuntimeType
     from jackfield.api.tools import ToolSet
     from jackfield.models import ActivityRow, Event, MessageReceived
+    from jackfield.models.commands import ChatCommand
 
 __all__ = ["API_VERSION", "HOOKS", "PROJECT", "HookKind", "HookSpecs", "hookimpl"]
 
@@ -132,6 +133,15 @@ class HookSpecs:
     @_spec
     def register_approvals(self) -> Sequence[ApprovalKind]:
         """Kinds of approvals, with what to do once a person said yes."""
+        return ()
+
+    @_spec
+    def register_commands(self) -> Sequence[ChatCommand]:
+        """Chat commands that the host's gate watches: who may send them to an agent, as text.
+
+        A token that the core or another plugin has is refused, with the plugin.  Without `access` a command is for
+        admins.
+        """
         return ()
 
     # ---- deciding

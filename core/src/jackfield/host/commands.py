@@ -1,17 +1,21 @@
-"""The host's gate for chat commands (messaging.md 1.7).  The table is `jackfield.models.commands`."""
+"""The host's gate for chat commands (messaging.md 1.7).
+
+The table is `jackfield.models.commands`; plugins add rows with `register_commands`, and never change one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jackfield.models.commands import COMMANDS, CommandAccess, SenderRole, command_token
+from jackfield.models.commands import COMMANDS, ChatCommand, CommandAccess, SenderRole, command_token
 
 __all__ = ["Command", "Denied", "Filtered", "Gate", "Pass", "gate"]
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """No command: text for the agent."""
+    """No command of ours: text for the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +43,23 @@ class Filtered:
 Gate = Pass | Command | Denied | Filtered
 
 
-def gate(text: str, role: SenderRole) -> Gate:
-    """What becomes of a text.  `role` is the sender's in that agent group, from our own tables."""
+def gate(text: str, role: SenderRole, added: Mapping[str, ChatCommand] = COMMANDS) -> Gate:
+    """What becomes of a text.  `role` is the sender's in that agent group, from our own tables; `added` are the rows of
+    plugins."""
     token = command_token(text)
-    rule = COMMANDS.get(token) if token is not None else None
-    if token is None or rule is None:
+    if token is None:
+        return Pass()
+    rule = COMMANDS.get(token) or added.get(token)
+    if rule is None:
         return Pass()
     match rule.access:
         case CommandAccess.NOBODY:
             return Filtered(token)
         case CommandAccess.ADMIN if role not in ("owner", "admin"):
             return Denied(token, f"{token} is for admins of this agent.")
+        case CommandAccess.MEMBER if role == "":
+            return Denied(token, f"{token} is for members of this agent.")
+        case _ if token not in COMMANDS:
+            return Pass()
         case _:
             return Command(token)

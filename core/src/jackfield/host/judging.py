@@ -185,7 +185,7 @@ class Judging:
         local, trust = self._is_local(event), event.sender.trust
         granted = access.can_access(facts.user_known, facts.roles, wired.is_member, wired.group.id)
         role = access.role_in(granted, trust, local)
-        command = commands.gate(event.text, role)
+        command = commands.gate(event.text, role, self._hub.plugins.chat_commands())
         if isinstance(command, commands.Filtered):
             return Outcome(wired, None, None, InboundState.DROPPED, f"filtered {command.token}")
         if not decision.engage and wired.wiring.ignored_policy is IgnoredPolicy.DROP:

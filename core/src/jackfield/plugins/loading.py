@@ -23,6 +23,7 @@ from jackfield.plugins.kinds import REGISTRATION_HOOKS, Kind
 
 if TYPE_CHECKING:
     from jackfield.api import ActionHandler, ApprovalKind, DocumentKind, ObjectType, RouteSet
+    from jackfield.models.commands import ChatCommand
 
 __all__ = ["LoadedPlugin", "Offers", "Refused", "check_hooks", "import_object", "load", "offers_of"]
 
@@ -49,6 +50,7 @@ class Offers:
     document_kinds: tuple[DocumentKind, ...] = ()
     object_types: tuple[ObjectType, ...] = ()
     approvals: tuple[ApprovalKind, ...] = ()
+    commands: tuple[ChatCommand, ...] = ()
     notes: tuple[str, ...] = ()
     """What is odd about it, but no failure."""
 
@@ -301,6 +303,7 @@ def offers_of(plugin: object) -> Offers:
         BaseException: whatever a hook raised.
     """
     from jackfield import api
+    from jackfield.models.commands import ChatCommand
 
     hooks = {options.get("specname") or name: function for name, function, options in _marked(plugin)}
     offers = Offers()
@@ -321,6 +324,7 @@ def offers_of(plugin: object) -> Offers:
         ("document_kinds", "register_kinds", api.DocumentKind),
         ("object_types", "register_object_types", api.ObjectType),
         ("approvals", "register_approvals", api.ApprovalKind),
+        ("commands", "register_commands", ChatCommand),
     ):
         if hook in hooks:
             setattr(offers, attribute, tuple(_call(hook, hooks[hook], cls)))

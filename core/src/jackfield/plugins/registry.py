@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         RuntimeType,
         ToolSet,
     )
+    from jackfield.models.commands import ChatCommand
 
 __all__ = ["LoadOutcome", "PluginRegistry"]
 
@@ -78,6 +79,7 @@ class PluginRegistry:
         self._inventory: Inventory | None = None
         self._loaded: dict[tuple[Kind, str], LoadedPlugin] = {}
         self._manager: pluggy.PluginManager | None = None
+        self._commands: dict[str, ChatCommand] = {}
         self._actions: dict[str, tuple[ActionHandler, str]] = {}
         self._lock = threading.RLock()
 
@@ -138,6 +140,10 @@ class PluginRegistry:
             if any(action.name == name for action in plugin.offers.actions):
                 return frozenset(plugin.offers.by_kind.get(Kind.TOOLS, {}))
         return frozenset()
+
+    def chat_commands(self) -> Mapping[str, ChatCommand]:
+        """The chat commands of all loaded plugins, by token."""
+        return self._commands
 
     def routes(self) -> list[RouteSet]:
         return [one for plugin in self._objects() for one in plugin.offers.routes]
@@ -334,10 +340,25 @@ class PluginRegistry:
                         fix=f"remove {loaded.found.distribution.name} or {self._actions[action.name][1]}",
                     )
                 )
+        for command in loaded.offers.commands:
+            self._check_command(command)
         manager = self._hooks()
         manager.register(loaded.plugin, name=label)
+        self._commands |= {command.token: command for command in loaded.offers.commands}
         self._actions.update({action.name: (action, label) for action in loaded.offers.actions})
         self.dispatcher.use(manager)
+
+    def _check_command(self, command: ChatCommand) -> None:
+        """Raises Refused: the token has a meaning already, or is for the runner alone to judge."""
+        from jackfield.models.commands import COMMANDS, CommandAccess
+
+        if command.token in COMMANDS or command.token in self._commands:
+            whose = "the core's" if command.token in COMMANDS else "another plugin's"
+            fix = "give the command another name"
+            raise Refused(Broken(phase="register", reason=f"the command {command.token} is {whose}", fix=fix))
+        if command.access is CommandAccess.OWN_TURN:
+            reason = f"the command {command.token} has the access own_turn, which is for the runner's own commands"
+            raise Refused(Broken(phase="register", reason=reason, fix="use admin, member or nobody"))
 
     def _label(self, loaded: LoadedPlugin) -> str:
         """What failures of its hooks are reported under: the distribution, and the module where it has several."""
