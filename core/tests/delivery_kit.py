@@ -253,6 +253,9 @@ class FakePlugins:
     def actions(self) -> dict[str, Any]:
         return dict(self.handlers)
 
+    def chat_commands(self) -> dict[str, Any]:
+        return {}
+
     def tool_sets_of_action(self, name: str) -> frozenset[str]:
         return self.owners.get(name, frozenset())
 
