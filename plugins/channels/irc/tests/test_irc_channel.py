@@ -561,3 +561,26 @@ class TestScriptedServer:
             finally:
                 await channel.stop()
                 await context.close()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "what"),
+    [
+        ({}, {"nick": "MISO"}, "nick"),
+        ({"nick": "soba", "sasl": "plain"}, {"nick": "udon", "sasl": "plain"}, "account"),
+    ],
+)
+async def test_two_instances_with_one_name_at_a_server_are_refused(
+    tmp_path: Path, first: dict[str, Any], second: dict[str, Any], what: str
+) -> None:
+    """C236: they would take the nick from each other, or both answer."""
+    account = {"account": "noodles", "account_password": "pw"}
+    nobody = 1
+    async with bot(tmp_path, nobody, name="one", secrets={"pw": "x"}, ready=False, **account, **first):
+        with pytest.raises(ConfigError, match=f"channel one runs with the same {what}"):
+            async with bot(tmp_path, nobody, name="two", secrets={"pw": "x"}, ready=False, **account, **second):
+                raise AssertionError("the second one runs")
+        async with bot(tmp_path, nobody, name="three", secrets={"pw": "x"}, ready=False, nick="ramen"):
+            pass
+    async with bot(tmp_path, nobody, name="two", secrets={"pw": "x"}, ready=False, **account, **second):
+        pass

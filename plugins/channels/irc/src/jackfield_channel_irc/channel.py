@@ -28,6 +28,7 @@ from jackfield.models import (
     Support,
     TextUnit,
 )
+from jackfield_channel_kit.claims import Claim, claim
 from jackfield_channel_kit.emoji import literal_emoji
 from jackfield_channel_kit.reconnect import supervise
 from jackfield_channel_kit.selfguard import SelfGuard
@@ -77,6 +78,7 @@ class IrcChannel:
         self._nicks: OrderedDict[str, str] = OrderedDict()
         self._typed: OrderedDict[str, float] = OrderedDict()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._claims: list[Claim] = []
 
     def __repr__(self) -> str:
         return f"<irc {self._instance}>"
@@ -87,9 +89,10 @@ class IrcChannel:
         """Connect; returns when it works, or when it is known why not.
 
         Raises:
-            ConfigError: a secret is not there.
+            ConfigError: a secret is not there, or another instance has this nick or account.
         """
         self._secrets = await self._read_secrets(context)
+        self._claim()
         self._context = context
         self._intake = Intake(context)
         for name in (*self._settings.channels, ""):
@@ -118,6 +121,27 @@ class IrcChannel:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=1.5)
+        self._release()
+
+    def _claim(self) -> None:
+        """Two with one name at a server would take it from each other, or both answer."""
+        settings, fold = self._settings, Network(self._settings.nick).fold
+        server = f"{settings.host.lower()}:{settings.port}"
+        names = {"nick": settings.nick}
+        if settings.sasl != "none":
+            names["account"] = settings.account or settings.nick
+        try:
+            for what, name in names.items():
+                fix = f"give this channel {'an' if what == 'account' else 'a'} {what} of its own"
+                who = f"{server} {what} {fold(name)}"
+                self._claims.append(claim("irc", self._instance, who, fix=fix, what=what))
+        except ConfigError:
+            self._release()
+            raise
+
+    def _release(self) -> None:
+        while self._claims:
+            self._claims.pop().release()
 
     async def check(self, context: ChannelContext) -> Health:
         """Log in under a nick of the moment, join nothing, and leave."""

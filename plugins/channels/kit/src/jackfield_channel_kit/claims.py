@@ -30,8 +30,8 @@ _HELD: WeakValueDictionary[str, Claim] = WeakValueDictionary()
 """By a digest of what is claimed, which may be a secret."""
 
 
-def claim(channel_type: str, instance: str, credential: str, *, fix: str) -> Claim:
-    """Keep the claim while the channel listens.
+def claim(channel_type: str, instance: str, credential: str, *, fix: str, what: str = "token") -> Claim:
+    """Keep the claim while the channel listens; `what` says what is claimed.
 
     Raises:
         ConfigError: another instance of this type listens with that credential; with your `fix`.
@@ -39,6 +39,6 @@ def claim(channel_type: str, instance: str, credential: str, *, fix: str) -> Cla
     key = hashlib.sha256(f"{channel_type}\0{credential}".encode()).hexdigest()
     held = _HELD.get(key)
     if held is not None:
-        raise ConfigError(f"channel {held.instance} runs with the same token", fix=fix)
+        raise ConfigError(f"channel {held.instance} runs with the same {what}", fix=fix)
     found = _HELD[key] = Claim(instance, key)
     return found
