@@ -129,6 +129,7 @@ if TYPE_CHECKING:
         RuntimeType,
         SessionPlace,
     )
+    from jackfield.api.schedule import ScheduleService, TaskChange, TaskInfo, TaskOutcome, TaskWish
     from jackfield.api.tools import (
         BoundTool,
         Sent,
@@ -225,6 +226,7 @@ __all__ = [
     "RuntimeHandle",
     "RuntimeHealth",
     "RuntimeType",
+    "ScheduleService",
     "SendPath",
     "SendReceipt",
     "SendResult",
@@ -235,6 +237,10 @@ __all__ = [
     "SessionReady",
     "Splits",
     "Streams",
+    "TaskChange",
+    "TaskInfo",
+    "TaskOutcome",
+    "TaskWish",
     "TextDelta",
     "TextDiscarded",
     "TextDone",
@@ -373,6 +379,7 @@ _HOME_OF = {
         "RuntimeType",
         "SessionPlace",
     ),
+    "schedule": ("ScheduleService", "TaskChange", "TaskInfo", "TaskOutcome", "TaskWish"),
     "tools": (
         "BoundTool",
         "Sent",

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from jackfield.api.approvals import ApprovalService
 from jackfield.api.channels import HttpRoute
+from jackfield.api.schedule import ScheduleService
 from jackfield.clock import Clock
 from jackfield.ids import AgentGroupId, SessionId, TurnId, UserId
 from jackfield.models import Address, AgentGroup, Session
@@ -40,6 +41,11 @@ class HostContext(Protocol):
     @property
     def approvals(self) -> ApprovalService:
         """Asking a person before something risky is done."""
+        ...
+
+    @property
+    def schedule(self) -> ScheduleService:
+        """Work at a time of its own."""
         ...
 
     async def agent_groups(self) -> Sequence[AgentGroup]: ...

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from jackfield.api import ApprovalService, Extension, HostContext
+from jackfield.api import ApprovalService, Extension, HostContext, ScheduleService
 from jackfield.clock import Clock
 from jackfield.errors import JackfieldError, NotFound, Unsupported
 from jackfield.host.hub import Hub
@@ -37,16 +37,24 @@ class HostServices:
         self._hub = hub
         self._notifier = notifier
         self._approvals: ApprovalService | None = None
+        self._schedule: ScheduleService | None = None
 
-    def join(self, *, approvals: ApprovalService) -> None:
+    def join(self, *, approvals: ApprovalService, schedule: ScheduleService | None = None) -> None:
         """What is made after this, and is reached through it."""
         self._approvals = approvals
+        self._schedule = schedule
 
     @property
     def approvals(self) -> ApprovalService:
         if self._approvals is None:
             raise Unsupported("this host asks nobody for approval")
         return self._approvals
+
+    @property
+    def schedule(self) -> ScheduleService:
+        if self._schedule is None:
+            raise Unsupported("this host schedules nothing")
+        return self._schedule
 
     @property
     def install_id(self) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "open_entries",
     "record",
     "revive",
+    "sessions_awaited",
     "sessions_with_open",
     "set_state",
     "take_back",
@@ -201,6 +202,12 @@ def of_chat(
 def sessions_with_open(db: sqlite3.Connection) -> list[SessionId]:
     """Sessions that have a message without an end which starts a turn."""
     return [SessionId(row[0]) for row in db.execute(f"SELECT DISTINCT session_id FROM inbound WHERE {_ACTIVE}")]
+
+
+def sessions_awaited(db: sqlite3.Connection) -> set[SessionId]:
+    """Of these, the ones in which somebody's own words wait, and not only a task or a notice."""
+    rows = db.execute(f"SELECT DISTINCT session_id FROM inbound WHERE {_ACTIVE} AND event_id IS NOT NULL")
+    return {SessionId(row[0]) for row in rows}
 
 
 def counts(db: sqlite3.Connection) -> dict[str, int]:

@@ -42,6 +42,7 @@ __all__ = [
     "runs",
     "said",
     "sessions_with_open_runs",
+    "still_claimed",
     "task",
     "tasks",
     "unsaid",
@@ -256,6 +257,13 @@ def claimed(db: sqlite3.Connection, after: str = "", limit: int = 250) -> list[t
     )
     width = len(_RUN_COLUMNS.split(","))
     return [(_run(row[:width]), _task(row[width:])) for row in rows]
+
+
+def still_claimed(db: sqlite3.Connection, ids: Sequence[TaskRunId]) -> set[TaskRunId]:
+    """Those of the runs that are on their way into an inbox, and were not taken back."""
+    marks = ", ".join("?" * len(ids))
+    found = db.execute(f"SELECT id FROM task_runs WHERE state = 'claimed' AND id IN ({marks})", tuple(ids))
+    return {TaskRunId(row[0]) for row in found}
 
 
 def queued(db: sqlite3.Connection, ids: Iterable[TaskRunId]) -> None:

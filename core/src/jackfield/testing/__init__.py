@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from jackfield.testing.distributions import Site, install_project, make_distribution
     from jackfield.testing.host_recorder import ApprovalRecorder, HostRecorder
     from jackfield.testing.recorders import ChannelMemory, ChannelRecorder, ToolRecorder
+    from jackfield.testing.schedule_recorder import ScheduleRecorder
     from jackfield.testing.tools import bind_tools
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "ProviderContract",
     "RuntimeContract",
     "Said",
+    "ScheduleRecorder",
     "Site",
     "Stage",
     "ToolRecorder",
@@ -69,6 +71,7 @@ _HOME_OF = {
     "distributions": ("Site", "install_project", "make_distribution"),
     "host_recorder": ("ApprovalRecorder", "HostRecorder"),
     "recorders": ("ChannelMemory", "ChannelRecorder", "ToolRecorder"),
+    "schedule_recorder": ("ScheduleRecorder",),
     "tools": ("bind_tools",),
 }
 

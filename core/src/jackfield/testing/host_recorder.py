@@ -12,6 +12,7 @@ from jackfield.clock import Clock, SystemClock
 from jackfield.errors import NotFound
 from jackfield.ids import AgentGroupId, ApprovalId, RequestId, SessionId, derive_id
 from jackfield.models import AgentGroup
+from jackfield.testing.schedule_recorder import ScheduleRecorder
 from jackfield.testing.waiting import Changes
 
 __all__ = ["ApprovalRecorder", "AskedApproval", "HostRecorder", "Notice"]
@@ -96,6 +97,7 @@ class HostRecorder:
         self._install_id = install_id
         self._changes = Changes()
         self.approvals = ApprovalRecorder()
+        self.schedule = ScheduleRecorder()
 
     @property
     def install_id(self) -> str:

@@ -13,14 +13,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from jackfield.clock import UnixMs
-from jackfield.errors import JackfieldError
+from jackfield.errors import JackfieldError, NotFound
 from jackfield.host.schedule.plan import after_run, next_occurrence, rearmed, recurrence_of, subject
 from jackfield.host.schedule.times import STEPS
 from jackfield.ids import InboundId, SessionId, TaskRunId, derive_id, new_id
-from jackfield.models import InboundEntry, InboundState, RunState, Session, Task, TaskRun, TaskState
-from jackfield.store import inbound, sessions, tasks
+from jackfield.models import InboundEntry, InboundState, RunState, Session, SessionStatus, Task, TaskRun, TaskState
+from jackfield.store import chats, inbound, sessions, tasks
 
-__all__ = ["CLEARED", "FEED", "Claimed", "Settled", "claim", "enter_run", "release", "restore_clock", "settle"]
+__all__ = [
+    "CLEARED",
+    "FEED",
+    "Claimed",
+    "Settled",
+    "claim",
+    "enter_run",
+    "release",
+    "restore_clock",
+    "session_of",
+    "settle",
+]
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +72,7 @@ def claim(db: sqlite3.Connection, now: UnixMs, limit: int) -> Claimed:
     for task in tasks.due(db, now, limit):
         claimed.looked_at += 1
         try:
-            session = _session_of(db, task, now)
+            session = session_of(db, task, now)
             if session.id not in room:
                 room[session.id] = FEED - len(tasks.open_runs_of_session(db, session.id))
             if room[session.id] <= 0:
@@ -81,9 +92,19 @@ def claim(db: sqlite3.Connection, now: UnixMs, limit: int) -> Claimed:
     return claimed
 
 
-def _session_of(db: sqlite3.Connection, task: Task, now: UnixMs) -> Session:
-    if task.messaging_group_id is None and task.origin is not None and task.origin.channel_type != "agent":
-        raise JackfieldError(f"its chat {task.origin} is not known any more")
+def session_of(db: sqlite3.Connection, task: Task, now: UnixMs) -> Session:
+    """The session that the series runs in; made anew when it was closed.
+
+    Raises:
+        NotFound: its chat, its agent, or the conversation that asked another agent is gone.
+    """
+    origin = task.origin
+    if origin is not None and not origin.is_agent and chats.messaging_group_at(db, origin.chat) is None:
+        raise NotFound(f"its chat {origin} is not known any more")
+    if origin is not None and origin.is_agent:
+        asking = sessions.session(db, SessionId(origin.thread_id or ""))
+        if asking is None or asking.status is SessionStatus.CLOSED:
+            raise NotFound("the conversation that scheduled it was ended")
     session, _ = sessions.session_for(
         db,
         task.agent_group_id,
@@ -179,9 +200,11 @@ def _stop(db: sqlite3.Connection, task: Task, why: str, now: UnixMs) -> None:
 
 @dataclass(slots=True)
 class Settled:
-    """`closed` are the sessions of which no run is open any more; `failed` what the agents are told of."""
+    """`closed` are the sessions of which no run is open any more; `failed` what the agents are told of; `stale` runs
+    that wait although their series was paused or cancelled (C115)."""
 
     closed: list[SessionId] = field(default_factory=list)
+    stale: list[TaskRun] = field(default_factory=list)
     failed: list[tuple[Task, TaskRun, str]] = field(default_factory=list)
     spoken: bool = False
     due: bool = False
@@ -208,9 +231,7 @@ def _settle_one(db: sqlite3.Connection, run: TaskRun, settled: Settled, now: Uni
         return tasks.end_run(db, run.id, RunState.UNKNOWN, now, "its task is gone")
     if entry is not None and entry.state not in _ENDS:
         if task.state is not TaskState.ACTIVE and not run.extra and entry.state is not InboundState.CLAIMED:
-            # It was given back by its runner after the series was paused or cancelled (C115).
-            release(db, task, run, now)
-            return True
+            settled.stale.append(run)
         return False
     if entry is not None and _was_cleared(entry) and not run.extra:
         release(db, task, run, now)
@@ -234,7 +255,7 @@ def _was_cleared(entry: InboundEntry) -> bool:
 
 
 def release(db: sqlite3.Connection, task: Task, run: TaskRun, now: UnixMs) -> Task:
-    """Undo the claim of a run that never began; the series as it is then.
+    """Undo the claim of a run that never began and that no runner can take any more; the series as it is then.
 
     A cancelled series keeps the run as cancelled.  Otherwise the occurrence is due again, at its own moment.
     """

@@ -111,11 +111,11 @@ def after_run(task: Task, run: TaskRun, state: RunState, reason: str | None, now
         task = replace(task, failures=task.failures + 1, script_failures=task.script_failures + 1 if by_script else 0)
     elif state is RunState.COMPLETED:
         task = replace(task, failures=0, script_failures=0)
-    if task.state is not TaskState.ACTIVE:
-        return task
-    if task.next_at is None:
+    if task.next_at is None and task.state in (TaskState.ACTIVE, TaskState.PAUSED):
         done = replace(task, state=TaskState.DONE, look_at=None, updated_at=now, reason=reason if failed else None)
         return replace(done, unsaid=_failed_text(done, run, reason)) if failed else done
+    if task.state is not TaskState.ACTIVE:
+        return task
     if failed and task.stop_after is not None and task.failures >= task.stop_after:
         why = f"it failed {task.failures} times in a row"
         return _ended(task, TaskState.STOPPED, why, run, reason, now)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from weakref import WeakValueDictionary
 
 from jackfield.api import SendPath
 from jackfield.clock import UnixMs
@@ -17,8 +18,9 @@ from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
 from jackfield.host.schedule.claiming import Claimed, Settled, claim, restore_clock, settle
 from jackfield.host.schedule.plan import subject, when
-from jackfield.ids import InboundId, SessionId, TaskRunId, derive_id
-from jackfield.mailbox import HostMailbox
+from jackfield.host.schedule.series import Series
+from jackfield.host.schedule.withdrawal import take_out
+from jackfield.ids import SessionId, TaskRunId, derive_id
 from jackfield.models import (
     Ack,
     AckStatus,
@@ -49,8 +51,7 @@ Say = Callable[[Address, OutMessage, SendPath], Awaitable[object]]
 
 
 class Schedule:
-    """See the package.  `say` writes to a chat, `wake` starts a runner when it has time, `ring` rings one that lives,
-    `nudge` has the timer ask again what is due."""
+    """`say` writes to a chat, `wake` starts a runner when it has time for one, `nudge` has the timer ask again."""
 
     def __init__(
         self,
@@ -59,21 +60,24 @@ class Schedule:
         *,
         say: Say,
         wake: Callable[[Session], None],
-        ring: Callable[[SessionId], object],
         nudge: Callable[[], None],
     ) -> None:
         self._hub = hub
         self._inbox = inbox
         self._say = say
         self._wake = wake
-        self._ring = ring
         self._nudge = nudge
         self._open: set[SessionId] = set()
         """Sessions in which a run is open."""
         self._ended: set[SessionId] = set()
         """Of these, the ones in which something happened that is not taken over yet."""
+        self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._claiming: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
+
+    def series(self) -> Series:
+        """What changes series while the schedule runs."""
+        return Series(self._hub, take_out=self.take_out, run_now=self.run_now, changed=self._nudge)
 
     async def start(self) -> None:
         """Take up what the host's last life left."""
@@ -119,16 +123,24 @@ class Schedule:
             self._hub.store.write_soon(tasks.queued, ids)
 
     async def _put(self, session: Session, runs: Sequence[tuple[TaskRun, Task]]) -> list[TaskRunId]:
-        rows = [_row(run, task) for run, task in runs]
-        try:
-            await self._inbox.deliver(session, rows)
-        except MailboxError as problem:
-            self._hub.trouble("schedule")
-            log.warning("%d tasks of session %s wait for its mailbox: %s", len(rows), session.id, problem)
-            return []
+        async with self._lock(session.id):
+            ids = self._hub.store.peek(tasks.still_claimed, [run.id for run, _ in runs])
+            rows = [_row(run, task) for run, task in runs if run.id in ids]
+            if not rows:
+                return []
+            try:
+                await self._inbox.deliver(session, rows)
+            except MailboxError as problem:
+                self._hub.trouble("schedule")
+                log.warning("%d tasks of session %s wait for its mailbox: %s", len(rows), session.id, problem)
+                return []
         reach("host.schedule.fed")
         self._wake(session)
-        return [run.id for run, _ in runs]
+        return list(ids)
+
+    def _lock(self, session_id: SessionId) -> asyncio.Lock:
+        """Putting runs into a session's inbox and taking them out of it exclude each other."""
+        return self._locks.setdefault(session_id, asyncio.Lock())
 
     async def _feed_claimed(self) -> None:
         """Runs that were claimed and never put into an inbox: after a crash, or when a mailbox could not be written."""
@@ -172,6 +184,8 @@ class Schedule:
     async def _follow_up(self, settled: Settled) -> None:
         if settled.due:
             self._nudge()
+        for run in settled.stale:
+            await self.take_out(run)
         for task, run, reason in settled.failed:
             await self._tell_agent(task, run, reason)
         if settled.spoken:
@@ -184,7 +198,7 @@ class Schedule:
         for task in await self._hub.store.read(tasks.unsaid):
             text = task.unsaid or ""
             log.info("task %s: %s", task.id, text)
-            if task.origin is not None and task.messaging_group_id is not None:
+            if task.origin is not None and not task.origin.is_agent:
                 try:
                     await self._say(task.origin, OutMessage(text=text), SendPath.NOTICE)
                 except JackfieldError as problem:
@@ -227,27 +241,17 @@ class Schedule:
 
     # ---- changes
 
-    async def withdraw(self, session: Session, inbound_id: InboundId) -> bool:
-        """Keep the runner from beginning that run; False when it has begun (C115).
+    async def take_out(self, run: TaskRun, *, go_on: bool = False) -> bool:
+        """See `jackfield.host.schedule.withdrawal`."""
+        async with self._lock(run.session_id or SessionId("")):
+            out = await take_out(self._hub, self._inbox.use, run, go_on=go_on)
+        if out:
+            self._nudge()
+        return out
 
-        The runner looks for the withdrawal after its claim is on the disk, and this looks for the claim after the
-        withdrawal is: at least one of the two sees the other.
-        """
-
-        def take_out(box: HostMailbox) -> bool:
-            box.withdraw([inbound_id])
-            return not box.taken([inbound_id])
-
-        return await self._inbox.use(session, take_out)
-
-    async def put_back(self, session: Session, inbound_id: InboundId) -> None:
-        """Undo `withdraw` for a run that has begun and goes on, so that a retry finds it."""
-        await self._inbox.use(session, lambda box: box.put_back([inbound_id]))
-        self._ring(session.id)
-
-    def changed(self) -> None:
-        """A series was added or changed."""
-        self._nudge()
+    async def run_now(self, run: TaskRun, task: Task, session: Session) -> None:
+        """Feed a run that was entered besides the schedule."""
+        await self._feed(Claimed(runs={session.id: [(run, task)]}, sessions={session.id: session}))
 
 
 def _row(run: TaskRun, task: Task) -> InboundRow:
