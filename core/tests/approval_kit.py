@@ -1,24 +1,41 @@
-"""A bench for approvals: the real engine over a real store, with a kind that notes what it did."""
+"""A bench for approvals: the real engine over a real store, with kinds that note what they did.
+
+`Desk` notes what would be shown; `CardDesk` has real cards, over a scripted channel whose people can click and write.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from delivery_kit import BOUND, Bench, open_bench
+from delivery_kit import BOUND, CAPABLE, Bench, FakeChannel, Sent, open_bench
 from jackfield.api import ActionContext, ApprovalField, ApprovalKind, ApprovalTicket
-from jackfield.host.approvals import Approvals
+from jackfield.errors import ChatNotFound
+from jackfield.host.approvals import Answers, Approvals, Showing
 from jackfield.ids import ApprovalId, RequestId, UserId, new_id
-from jackfield.models import Address, Capabilities, Role, RoleName, Session
+from jackfield.models import (
+    ActionInvoked,
+    Address,
+    Capabilities,
+    MessageReceived,
+    MessageRef,
+    OpenDm,
+    Person,
+    Quote,
+    Role,
+    RoleName,
+    Session,
+    Trust,
+)
 from jackfield.models.commands import SenderRole
 from jackfield.store import people
 from jackfield.store.approvals import Approval
 
-__all__ = ["FIELDS", "Desk", "open_desk"]
+__all__ = ["FIELDS", "CardChannel", "CardDesk", "Desk", "open_card_desk", "open_desk"]
 
 FIELDS = (ApprovalField(label="command", value="npx -y server"),)
 
@@ -34,6 +51,7 @@ class Desk:
     told: list[tuple[str, str]] = field(default_factory=list)
     shown: list[ApprovalId] = field(default_factory=list)
     refreshed: list[Approval] = field(default_factory=list)
+    reminded: list[ApprovalId] = field(default_factory=list)
     fails: Exception | None = None
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     reachable: bool = True
@@ -46,9 +64,7 @@ class Desk:
 
     def renew(self) -> None:
         """Another life of the host."""
-        self.engine = Approvals(
-            self.bench.hub, cast(Any, self), cast(Any, self), nudge=lambda: None, show=self._show, refresh=self._refresh
-        )
+        self.engine = Approvals(self.bench.hub, cast(Any, self), cast(Any, self), cast(Any, self), nudge=lambda: None)
 
     def kind(self, name: str, *, mode: Any = "always", again: bool = False) -> ApprovalKind:
         async def apply(context: ActionContext, payload: dict[str, Any]) -> str:
@@ -65,12 +81,19 @@ class Desk:
             self._rows.add(row_id)
             self.told.append((session.id, text))
 
-    async def _show(self, item: Approval) -> bool:
+    # What `Showing` does, as notes.
+
+    async def show(self, item: Approval, also: Address | None = None) -> bool:
         self.shown.append(item.id)
         return self.reachable
 
-    async def _refresh(self, item: Approval) -> None:
+    async def refresh(self, item: Approval) -> None:
         self.refreshed.append(item)
+
+    async def remind(self, item: Approval) -> None:
+        self.reminded.append(item.id)
+
+    async def mend(self) -> None: ...
 
     def context(self, role: SenderRole = "", users: Sequence[str] = ()) -> ActionContext:
         return ActionContext(
@@ -144,3 +167,107 @@ async def open_desk(root: Path, can: Capabilities | None = None) -> AsyncIterato
     async with opened as bench:
         session = await bench.session(await bench.chat("c-1"))
         yield Desk(bench, session)
+
+
+class CardChannel(FakeChannel):
+    """Opens direct chats for those whom `refuses` does not name, under `dm-<handle>`."""
+
+    def __init__(self, clock: Any, can: Capabilities) -> None:
+        super().__init__(clock, can)
+        self.refuses: set[str] = set()
+        self.opened: list[str] = []
+
+    async def open_dm(self, person: Person) -> Address:
+        self.opened.append(person.handle)
+        if person.handle in self.refuses:
+            raise ChatNotFound(f"{person.handle} never wrote")
+        return Address("fake", "fake", f"dm-{person.handle}")
+
+
+@dataclass
+class CardDesk(Desk):
+    showing: Showing = field(init=False)
+    answers: Answers = field(init=False)
+    asked_questions: list[object] = field(default_factory=list)
+
+    def renew(self) -> None:
+        self.bench.renew()
+        hub, directory = self.bench.hub, cast(Any, self.bench.directory)
+        self.showing = Showing(hub, directory, self.bench.delivery)
+        self.engine = Approvals(hub, cast(Any, self), cast(Any, self), self.showing, nudge=lambda: None)
+        self.answers = Answers(hub, directory, self.engine, self.showing, self.bench.delivery, cast(Any, self))
+
+    async def invoked(self, event: ActionInvoked) -> None:
+        """As `Questions`."""
+        self.asked_questions.append(event)
+
+    async def text_answer(self, event: MessageReceived, user: UserId) -> bool:
+        return False
+
+    @property
+    def channel(self) -> CardChannel:
+        return cast(CardChannel, self.bench.channel)
+
+    def cards(self) -> list[Sent]:
+        """The prompts that arrived."""
+        return [call for call in self.channel.arrived if call.message.prompt is not None]
+
+    async def click(
+        self,
+        id: str,
+        value: str = "approve",
+        handle: str = "olga",
+        *,
+        chat: str | None = None,
+        trust: Trust = Trust.PLATFORM,
+        bot: bool = False,
+    ) -> tuple[bool, str] | None:
+        """Somebody clicks; what they are told."""
+        at = Address("fake", "fake", chat or "dm-olga")
+        told = len(self.channel.replies)
+        await self.answers.invoked(
+            ActionInvoked(
+                address=at,
+                dedupe_key=new_id("kk"),
+                occurred_at=self.bench.clock.now(),
+                prompt_id=id,
+                value=value,
+                user=Person(handle, is_bot=bot, trust=trust),
+                source=MessageRef(at, ("p-1",)),
+                responder="r",
+            )
+        )
+        await self.quiet()
+        if len(self.channel.replies) == told:
+            return None
+        reply = self.channel.replies[-1][1]
+        return reply.accepted, reply.text
+
+    async def say(
+        self, text: str, handle: str = "olga", *, chat: str = "dm-olga", to: str | None = None, group: bool = False
+    ) -> bool:
+        """Somebody writes; whether it was an answer."""
+        at = Address("fake", "fake", chat)
+        event = MessageReceived(
+            address=at,
+            dedupe_key=new_id("kk"),
+            occurred_at=self.bench.clock.now(),
+            ref=MessageRef(at, (new_id("m"),)),
+            sender=Person(handle),
+            text=text,
+            is_group=group,
+            reply_to=None if to is None else Quote(platform_id=to),
+        )
+        taken = await self.answers.text_answer(event, UserId(f"fake:{handle}"))
+        await self.quiet()
+        return taken
+
+
+@contextlib.asynccontextmanager
+async def open_card_desk(root: Path, **can: Any) -> AsyncIterator[CardDesk]:
+    chosen = replace(CAPABLE, **{"text_limit": 4000, "open_dm": OpenDm.YES, "prompt_max_choices": 10, **can})
+    async with open_bench(root, chosen) as bench:
+        bench.channel = CardChannel(bench.clock, chosen)
+        bench.directory.instances["fake"].channel = bench.channel
+        session = await bench.session(await bench.chat("c-1"))
+        yield CardDesk(bench, session)

@@ -36,6 +36,16 @@ async def yes(desk: Desk, id: ApprovalId, by: str = BY) -> bool:
     return decided[1]
 
 
+async def begun(desk: Desk, id: ApprovalId) -> None:
+    """Wait until its deed is under way."""
+
+    def look() -> bool:
+        item = desk.bench.hub.store.peek(approvals.approval, id)
+        return item is not None and item.outcome is DeedOutcome.RUNNING
+
+    await desk.until(look)
+
+
 # ---- one decision, one deed
 
 
@@ -54,7 +64,7 @@ async def test_what_is_approved_is_done_once_and_told(desk: Desk) -> None:
     assert [text for _, text in desk.told] == [
         f"Your request 'Do act' ({ticket.id}) was approved by {BY}, and it is done: it works."
     ]
-    assert [one.state for one in desk.refreshed] == ["approved"]
+    assert [one.outcome for one in desk.refreshed] == [None, "done"]
 
 
 async def test_what_is_rejected_is_never_done(desk: Desk) -> None:
@@ -158,7 +168,7 @@ async def test_a_deed_that_the_hosts_end_cut_off_is_not_done_again_and_everybody
     ticket = await desk.request()
     desk.gate.clear()
     await yes(desk, ticket.id)
-    await desk.bench.until(lambda: desk.bench.hub.store.peek(approvals.approval, ticket.id).outcome == "running")
+    await begun(desk, ticket.id)
     await desk.crash()
     desk.gate.set()
     await desk.quiet()
@@ -172,7 +182,7 @@ async def test_a_deed_that_may_be_repeated_is_taken_up_again(desk: Desk) -> None
     ticket = await desk.request("again")
     desk.gate.clear()
     await yes(desk, ticket.id)
-    await desk.bench.until(lambda: desk.bench.hub.store.peek(approvals.approval, ticket.id).outcome == "running")
+    await begun(desk, ticket.id)
     await desk.crash()
     desk.gate.set()
     await desk.quiet()

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from jackfield.api import DeliveredPart, OutboundPart, SendPath
+from jackfield.api import DeliveredPart, Edits, OutboundPart, SendPath
 from jackfield.clock import UnixMs
-from jackfield.errors import ChannelError, JackfieldError, RateLimited, Transient
+from jackfield.errors import ChannelError, JackfieldError, RateLimited, SendNotAllowed, Transient, Unsupported
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.degrade import degrade
 from jackfield.host.delivery_worker import Ended, Workers
@@ -20,7 +20,7 @@ from jackfield.host.pacing import Pacer
 from jackfield.host.sending import Sender
 from jackfield.host.streams import Streams
 from jackfield.host.undelivered import undelivered
-from jackfield.ids import SessionId, new_id
+from jackfield.ids import SessionId, derive_id, new_id
 from jackfield.mailbox import HostMailbox, SessionFolder
 from jackfield.models import (
     Address,
@@ -28,10 +28,12 @@ from jackfield.models import (
     Delivered,
     DeliveryReport,
     DeliveryState,
+    MessageRef,
     OutboundRow,
     OutMessage,
     ReportState,
     Session,
+    Support,
 )
 from jackfield.models import Delivery as DeliveryRow
 from jackfield.store import deliveries, sessions
@@ -192,30 +194,65 @@ class Delivery:
 
         Never raises for what a channel or a guard says.
         """
+        try:
+            await self.send_now(address, message, path=path, key=new_id("dl"))
+        except ChannelError as problem:
+            self._hub.trouble("unsaid")
+            log.warning("%s can't be told something: %s", address, problem)
+
+    async def send_now(
+        self, address: Address, message: OutMessage, *, path: SendPath, key: str
+    ) -> tuple[tuple[str, ...], ...]:
+        """As `send_direct`, and how it ended: the platform's ids of each part.  `key` is an id; the same one again is
+        the same message.
+
+        Raises:
+            ChannelError: what the channel, or a guard, said in the end; parts may have arrived.
+        """
         instance = self._channels.instance(address.channel_type, address.instance)
         if instance is None or instance.channel is None or not instance.ready.is_set():
-            self._hub.trouble("unsaid")
-            log.warning("%s can't be told something: its channel is not ready", address)
-            return
+            raise Transient(f"channel {address.instance} is not ready")
         channel = instance.channel
         try:
             part = OutboundPart(path=path, address=address, message=message, session=None)
             message = await passed_hooks(self._hub, part)
-            can = channel.capabilities(address)
-            for piece in message_parts(degrade(message, can).message, address, channel, can):
-                key = new_id("dl")
-                for last in (False, True):
-                    try:
-                        await self._sender.direct(instance, partial(channel.send, address, piece, idempotency_key=key))
-                        break
-                    except (RateLimited, Transient) as problem:
-                        wait = problem.retry_after if isinstance(problem, RateLimited) else 1.0
-                        if last or wait > DIRECT_WAIT:
-                            raise
-                        await self._hub.clock.sleep(wait)
-        except (ChannelError, Refusal) as problem:
-            self._hub.trouble("unsaid")
-            log.warning("%s can't be told something: %s", address, problem)
+        except Refusal as refused:
+            raise SendNotAllowed(str(refused)) from None
+        can = channel.capabilities(address)
+        sent: list[tuple[str, ...]] = []
+        for number, piece in enumerate(message_parts(degrade(message, can).message, address, channel, can), 1):
+            call = partial(channel.send, address, piece, idempotency_key=derive_id("dl", key, str(number)))
+            try:
+                result = await self._sender.direct(instance, call)
+            except (RateLimited, Transient) as problem:
+                wait = problem.retry_after if isinstance(problem, RateLimited) else 1.0
+                if wait > DIRECT_WAIT:
+                    raise
+                await self._hub.clock.sleep(wait)
+                result = await self._sender.direct(instance, call)
+            sent.append(result.ids)
+        return tuple(sent)
+
+    async def edit_now(self, ref: MessageRef, message: OutMessage) -> None:
+        """Put something else where the host's own words stand.
+
+        Raises:
+            Unsupported: this chat's messages can't be edited.
+            ChannelError: what the channel said.
+        """
+        address = ref.address
+        instance = self._channels.instance(address.channel_type, address.instance)
+        if instance is None or instance.channel is None or not instance.ready.is_set():
+            raise Transient(f"channel {address.instance} is not ready")
+        channel = instance.channel
+        if not isinstance(channel, Edits) or channel.capabilities(address).edit is Support.NONE:
+            raise Unsupported(f"messages in {address} can't be edited")
+        try:
+            part = OutboundPart(path=SendPath.EDIT, address=address, message=message, session=None)
+            message = await passed_hooks(self._hub, part)
+        except Refusal as refused:
+            raise SendNotAllowed(str(refused)) from None
+        await self._sender.direct(instance, partial(channel.edit, ref, message))
 
     # ---- what came of it
 

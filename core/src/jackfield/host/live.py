@@ -12,7 +12,7 @@ from jackfield.config.load import load, remember_good
 from jackfield.errors import ConfigError, JackfieldError, MailboxDamaged, NotFound, Unsupported
 from jackfield.host.actions import Actions
 from jackfield.host.agents import Agents
-from jackfield.host.approvals import Approvals
+from jackfield.host.approvals import Answers, Approvals, Showing
 from jackfield.host.channels import ChannelDirectory, ChannelInstance
 from jackfield.host.collect import Collector
 from jackfield.host.control import ServerConnection
@@ -30,6 +30,7 @@ from jackfield.host.registration import Registration
 from jackfield.host.renewal import Renewal
 from jackfield.host.retention import Retention
 from jackfield.host.router import Router
+from jackfield.host.schedule import Schedule, TaskDesk
 from jackfield.host.spool import Spool
 from jackfield.host.streams import Streams
 from jackfield.host.supervisor import Runner, Supervisor
@@ -105,8 +106,17 @@ class LiveHost:
         )
         self.questions = Questions(hub, self.channels, respond=self._respond)
         self.services = HostServices(hub, self.inbox)
-        self.approvals = Approvals(hub, self.inbox, self.services, nudge=self.nudge, show=_nobody, refresh=_nowhere)
-        self.services.join(approvals=self.approvals)
+        showing = Showing(hub, self.channels, self.delivery)
+        self.approvals = Approvals(hub, self.inbox, self.services, showing, nudge=self.nudge)
+        self.schedule = Schedule(
+            hub,
+            self.inbox,
+            say=lambda address, message, path: self.delivery.send_direct(address, message, path=path),
+            wake=lambda session: self.renewal.wake(session, patient=True),
+            nudge=self.nudge,
+        )
+        self.series = self.schedule.series()
+        self.services.join(approvals=self.approvals, schedule=TaskDesk(hub, self.series, self.approvals))
         self.actions = Actions(hub, self.channels, self.services)
         self.parking = Parking(hub, tell=self.notices.tell)
         self.collector = Collector(
@@ -146,13 +156,14 @@ class LiveHost:
             retake=self.retake,
             project=self.project,
         )
+        answers = Answers(hub, self.channels, self.approvals, showing, self.delivery, self.questions)
         self.router = Router(
             hub,
             self.channels,
             self.inbox,
-            on_action=self.questions.invoked,
+            on_action=answers.invoked,
             on_report=self.delivery.report,
-            on_text_answer=self.questions.text_answer,
+            on_text_answer=answers.text_answer,
             say=self.delivery.send_direct,
             ask=self.registration.ask,
             claim=self.registration.claimed,
@@ -171,13 +182,15 @@ class LiveHost:
                 self.delivery.due,
                 self.questions.expire,
                 self.approvals.due,
+                self.schedule.due,
                 self.supervisor.due,
             ),
             sweep=(
                 self.intake.retake,
                 self._sweep,
-                self.approvals.settle_left,
+                self.approvals.sweep,
                 self.registration.sweep,
+                self.schedule.sweep,
                 self.agents.outcomes.look,
                 self.retention.sweep,
             ),
@@ -208,8 +221,10 @@ class LiveHost:
         await self.channels.start(self.intake)
         await self.extensions.start()
         await self.approvals.start()
+        await self.schedule.start()
+        awaited = await self.hub.store.read(inbound.sessions_awaited)
         for session in await self.unfinished.sessions_with_work():
-            self._wake_session(session)
+            self.renewal.wake(session, patient=session.id not in awaited)
         self.supervisor.open()
         self.intake.open()
         self.timer.start()
@@ -294,9 +309,11 @@ class LiveHost:
 
     def _wake_chat(self, address: Address) -> None:
         self.delivery.wake(address)
+        self.approvals.listening(address)
 
     def _channel_ready(self, instance: ChannelInstance) -> None:
         self.delivery.channel_ready(instance.type, instance.name)
+        self.approvals.channel_ready()
 
     def _ring(self, session_id: SessionId) -> None:
         self.collector.ring(session_id)
@@ -333,10 +350,13 @@ class LiveHost:
     async def _runner_ended(self, runner: Runner, code: int) -> bool:
         self.launcher.ended(runner.session.id)
         self.typing.end(runner.session.id)
-        return await self.takeover.after_end(runner)
+        more = await self.takeover.after_end(runner)
+        self.schedule.look_at(runner.session.id)
+        return more
 
     def _acked(self, session_id: SessionId, acks: Sequence[Ack]) -> None:
         """Follow what the runner has in its hands."""
+        self.schedule.acked(session_id, acks)
         runner = self.supervisor.runners.get(session_id)
         for ack in acks:
             if runner is not None:
@@ -384,6 +404,9 @@ class LiveHost:
             now=self.hub.clock.now(),
         )
         self._wake_session(session)
+
+    async def tell_askers(self) -> None:
+        await self.agents.outcomes.look()
 
     async def project(self, group_id: AgentGroupId) -> None:
         """Show the group's present destinations to its live runners."""
@@ -439,10 +462,3 @@ class LiveHost:
             "runners_waiting": self.supervisor.waiting,
             "runtimes": dict.fromkeys(self.launcher.runtimes),
         }
-
-
-async def _nobody(item: object) -> bool:
-    return False
-
-
-async def _nowhere(item: object) -> None: ...

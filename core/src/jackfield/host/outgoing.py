@@ -280,6 +280,9 @@ class Planner:
             known = questions.question(db, id)
             return known is not None and (known.session_id, known.out_seq) == (session.id, row.seq)
 
+        if prompt.id.lower().startswith("ap_"):
+            # Whoever clicked it would decide an approval, whatever the question says.
+            raise Refusal(DeliveryState.FAILED, "QuestionIdTaken", "that is no id of a question")
         if not prompt.id or not await self._hub.store.write(ask):
             raise Refusal(DeliveryState.FAILED, "QuestionIdTaken", f"there is a question {prompt.id!r} already")
 

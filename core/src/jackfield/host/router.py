@@ -155,7 +155,7 @@ class Router:
         judged: list[Judged] = []
         for arrival, ignored in looked_at:
             known = next(facts) if ignored is None else None
-            if known is not None and known.asked and known.wired:
+            if known is not None and known.asked:
                 if judged:
                     break  # what came before it is in the inbox first
                 user = arrival.sender.user_id

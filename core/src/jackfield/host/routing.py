@@ -24,7 +24,18 @@ from jackfield.models import (
     UnknownSenderPolicy,
     Wiring,
 )
-from jackfield.store import chats, deliveries, events, groups, inbound, people, questions, sessions, wirings
+from jackfield.store import (
+    approval_cards,
+    chats,
+    deliveries,
+    events,
+    groups,
+    inbound,
+    people,
+    questions,
+    sessions,
+    wirings,
+)
 
 __all__ = ["Arrival", "Facts", "Foreseen", "Outcome", "Wired", "facts_of", "note_unwired", "record"]
 
@@ -65,7 +76,7 @@ class Facts:
     user_known: bool = False
     roles: tuple[Role, ...] = ()
     asked: bool = False
-    """Whether a question waits for an answer in this chat."""
+    """Whether a question or an approval waits for an answer in this chat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +148,7 @@ def _facts(db: sqlite3.Connection, event: MessageReceived, sender: UserId | None
         wired=tuple(wired),
         user_known=known,
         roles=tuple(people.roles_of(db, sender)) if known and sender is not None else (),
-        asked=bool(questions.open_in_chat(db, address, now)),
+        asked=bool(questions.open_in_chat(db, address, now)) or approval_cards.waits_in_chat(db, address),
     )
 
 

@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,21 +30,20 @@ from jackfield.host.approvals import policy
 from jackfield.host.approvals.digest import copies, forget_copies, verify
 from jackfield.host.approvals.kinds import YES_NO, Decision, HostKind, Kinds, Mode
 from jackfield.host.approvals.requests import Wish, draft, folder_of
+from jackfield.host.approvals.showing import Showing
 from jackfield.host.approvals.words import outcome_words, unreachable_words
 from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
-from jackfield.ids import ApprovalId, RequestId, UserId, derive_id
+from jackfield.ids import ApprovalId, RequestId, derive_id
 from jackfield.models import Address, AgentGroup, Session, SessionStatus
 from jackfield.points import reach
-from jackfield.store import approvals, groups, people, sessions
+from jackfield.store import approval_cards, approvals, groups, sessions
 from jackfield.store.approvals import Approval, DeedOutcome, Via
 
-__all__ = ["LOCAL_OPERATOR", "Approvals"]
+__all__ = ["Approvals"]
 
 log = logging.getLogger(__name__)
 
-LOCAL_OPERATOR = "local operator"
-"""Who decides at the command line."""
 DEED_SECONDS = 3600.0
 """After this the doing counts as failed."""
 PENDING_LIMIT = 30
@@ -59,19 +58,16 @@ class Approvals:
         hub: Hub,
         inbox: Inbox,
         services: HostContext,
+        showing: Showing,
         *,
         nudge: Callable[[], None],
-        show: Callable[[Approval], Awaitable[bool]],
-        refresh: Callable[[Approval], Awaitable[None]],
     ) -> None:
-        """`show` shows a pending one to somebody who may decide, False when nobody can be reached; `refresh` makes its
-        cards show what became of it; `nudge` wakes the timer."""
+        """`nudge` wakes the timer."""
         self._hub = hub
         self._inbox = inbox
         self._services = services
         self._nudge = nudge
-        self._show = show
-        self._refresh = refresh
+        self._showing = showing
         self._busy: set[ApprovalId] = set()
         self.kinds = Kinds(hub.plugins)
 
@@ -182,14 +178,14 @@ class Approvals:
             await asyncio.to_thread(forget_copies, folder_of(self._hub, item.id))
         elif kept.state is ApprovalState.PENDING:
             self._nudge()
-            self._hub.spawn(self.show(kept), f"approval {kept.id}")
+            self._hub.spawn(self._show(kept), f"approval {kept.id}")
         else:
             self._hub.spawn(self._settle(kept.id), f"approval {kept.id}")
         return ApprovalTicket(id=kept.id, state=kept.state)
 
-    async def show(self, item: Approval) -> None:
+    async def _show(self, item: Approval, also: Address | None = None) -> None:
         """Show it to a person; when none can be reached, tell the agent once how it can be decided."""
-        if not await self._show(item):
+        if not await self._showing.show(item, also):
             await self._notify(item, unreachable_words(item), "unreachable", wake=False)
 
     # ---- deciding
@@ -245,21 +241,44 @@ class Approvals:
                 text = "the host ended while it was being done; it may be done in part, and is not done again"
                 await self._hub.store.write(approvals.end_deed, item.id, DeedOutcome.INTERRUPTED, text)
             self._hub.spawn(self._settle(item.id), f"approval {item.id}")
+        await self.look_again()
 
     async def due(self) -> None:
-        """End what nobody decided in time."""
+        """End what nobody decided in time, and remind people of what waits."""
         now = self._hub.clock.now()
         if not await self._hub.store.read(approvals.any_due, now):
             return
         for item in await self._hub.store.write(approvals.expire_due, now):
             log.info("%s (%s) expired", item.id, item.kind)
             self._hub.spawn(self._settle(item.id), f"approval {item.id}")
+        for item in await self._hub.store.write(approvals.remind_due, now):
+            self._hub.spawn(self._showing.remind(item), f"approval {item.id}")
 
-    async def settle_left(self) -> None:
-        """Go on with decisions that were made without telling us, such as those of a conversation that was closed."""
+    async def sweep(self) -> None:
+        """The safety net: decisions that were made without telling us, such as those of a conversation that was closed;
+        what nobody was shown; cards that still ask."""
         for item in await self._hub.store.read(approvals.unfinished):
             if item.outcome is not DeedOutcome.RUNNING:
                 self._hub.spawn(self._settle(item.id), f"approval {item.id}")
+        await self.look_again()
+        await self._showing.mend()
+
+    async def look_again(self, also: Address | None = None) -> None:
+        """Show what nobody was shown: a channel has become ready, or somebody listens in the local chat `also`."""
+        for id in await self._hub.store.read(approval_cards.unshown):
+            self._hub.spawn(self._show(await self.get(id), also), f"approval {id}")
+
+    def listening(self, chat: Address) -> None:
+        """Somebody attached to a local chat."""
+        self._hub.spawn(self.look_again(chat), f"approvals {chat}")
+
+    def channel_ready(self) -> None:
+        """A channel can send again."""
+        self._hub.spawn(self._catch_up(), "approvals")
+
+    async def _catch_up(self) -> None:
+        await self.look_again()
+        await self._showing.mend()
 
     def _kind_of(self, item: Approval) -> tuple[HostKind | ApprovalKind | None, NotFound | None]:
         try:
@@ -281,10 +300,11 @@ class Approvals:
         try:
             item = await self.get(id)
             if item.finished_at is None:
+                await self._showing.refresh(item)  # what follows may take long; the buttons must not stay so long
                 item = await self._do(item)
                 await self._notify(item, outcome_words(item), item.state.value, wake=True)
                 await self._hub.store.write(approvals.finish, id, self._hub.clock.now())
-            await self._refresh(item)
+            await self._showing.refresh(item)
         finally:
             self._busy.discard(id)
 
@@ -363,10 +383,3 @@ class Approvals:
             return
         row_id = derive_id("in", item.id, what)
         await self._inbox.notify(session, text, subject="approval", wake=wake, origin=item.origin, row_id=row_id)
-
-    async def name_of(self, who: str | None) -> str:
-        """Whom people know it by who decided."""
-        if who is None or who == LOCAL_OPERATOR:
-            return who or ""
-        user = await self._hub.store.read(people.user, UserId(who))
-        return who if user is None or user.display_name is None else user.display_name

@@ -7,7 +7,7 @@ from typing import Any
 
 from jackfield.api import ApprovalState
 from jackfield.errors import Conflict, NotFound
-from jackfield.host.approvals.engine import LOCAL_OPERATOR
+from jackfield.host.approvals import LOCAL_OPERATOR
 from jackfield.host.approvals.requests import folder_of
 from jackfield.host.services.context import Args, ServiceContext, operation
 from jackfield.host.services.shapes import moment

@@ -1,0 +1,166 @@
+"""What a card looks like: every field, foreign text made harmless, long values as files.  Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jackfield.api import ApprovalState
+from jackfield.clock import to_datetime
+from jackfield.models import Capabilities, Choice, OutMessage, Prompt, Support
+from jackfield.store.approvals import Approval, DeedOutcome, Via
+
+__all__ = [
+    "Drawn",
+    "draw",
+    "final_text",
+    "label",
+    "literal",
+    "message",
+    "reminder_text",
+    "state_key",
+    "takes_all",
+    "verdict",
+]
+
+LONG = 600
+"""Characters of a value above which its opening is shown, and the whole is a file."""
+OPENING = 300
+INLINE = 20_000
+"""Characters that a card may have in a chat that takes no files."""
+_TICKS = re.compile(r"`+")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A card's text, and the long values that go with it as files, by name."""
+
+    text: str
+    files: tuple[tuple[str, str], ...]
+
+
+def literal(value: str) -> str:
+    """A foreign text that shows as what it is: no markup, nothing invisible, nothing that turns the writing around."""
+    if not value:
+        return "*(empty)*"
+    shown = "".join(_visible(char) for char in value)
+    longest = max((len(run) for run in _TICKS.findall(shown)), default=0)
+    if "\n" not in shown and len(shown) <= 200:
+        if "`" not in shown:
+            return f"`{shown}`"
+        fence = "`" * (longest + 1)
+        return f"{fence} {shown} {fence}"
+    fence = "`" * max(3, longest + 1)
+    return f"\n{fence}\n{shown}\n{fence}"
+
+
+def _visible(char: str) -> str:
+    if char == "\n" or (char == " " or unicodedata.category(char)[0] not in "CZ"):
+        return char
+    if char == "\t":
+        return "    "
+    number = ord(char)
+    return f"\\x{number:02x}" if number < 256 else f"\\u{{{number:x}}}"
+
+
+def draw(item: Approval, whose: str, *, files: bool) -> Drawn:
+    """The card's text.  `whose` names the agent; with `files` long values become some."""
+    lines: list[str] = []
+    if whose:
+        asks = "asks for this" if item.session_id is not None else "is what this is about"
+        lines.append(f"The agent {literal(whose)} {asks}.")
+    attached: list[tuple[str, str]] = []
+    for number, field in enumerate(item.fields, 1):
+        value = field.value
+        if files and len(value) > LONG:
+            name = f"{number}-{re.sub('[^a-z0-9]+', '-', field.label.lower()).strip('-')[:40] or 'value'}.txt"
+            attached.append((name, value))
+            opening = literal(value[:OPENING])
+            lines.append(
+                f"**{label(field.label)}** (the beginning; all {len(value):,} characters are in {name}): {opening}"
+            )
+        else:
+            lines.append(f"**{label(field.label)}:** {literal(value)}")
+    lines += [f"**File:** {literal(one.name)}, {one.size:,} bytes" for one in item.files]
+    if item.reason:
+        lines.append(f"The agent's reason, in its own words: {literal(item.reason)}")
+    return Drawn("\n\n".join(lines), tuple(attached))
+
+
+def label(text: str) -> str:
+    """A foreign word or two within a text."""
+    return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", "".join(_visible(char) for char in text.replace("\n", " ")))
+
+
+def prompt(item: Approval, text: str) -> Prompt:
+    """The question with its buttons."""
+    until = f"{to_datetime(item.expires_at):%Y-%m-%d %H:%M} UTC"
+    styles = {True: "primary", False: "danger"}
+    return Prompt(
+        id=item.id,
+        title=item.title,
+        question=f"{text}\n\n*Until {until}; then it is neither yes nor no.*",
+        choices=tuple(
+            Choice(one.value, one.label, one.selected_label or "", styles[one.approves]) for one in item.choices
+        ),
+        expires_at=item.expires_at,
+    )
+
+
+def message(item: Approval, drawn: Drawn) -> OutMessage:
+    return OutMessage(prompt=prompt(item, drawn.text))
+
+
+def takes_all(can: Capabilities, sizes: Sequence[int]) -> bool:
+    """Whether that chat takes files of these sizes."""
+    return can.files is not Support.NONE and all(
+        can.file_max_bytes is None or size <= can.file_max_bytes for size in sizes
+    )
+
+
+# ---- afterwards
+
+
+def verdict(item: Approval, name: str) -> str:
+    """What became of it, in one line for people; `name` is whoever decided."""
+    by = f" by {name}" if name else ""
+    note = f": {item.note}" if item.note else ""
+    match item.state:
+        case ApprovalState.EXPIRED:
+            return "⌛ Expired: nobody decided it in time. Nothing was done."
+        case ApprovalState.CANCELLED:
+            return f"🚫 Cancelled{by}{note}. Nothing was done."
+        case ApprovalState.PENDING:
+            return "It waits for a decision."
+    chosen = item.chosen
+    said = (chosen.selected_label or chosen.label) if chosen is not None else item.state.value.capitalize()
+    text = item.outcome_text or ""
+    match item.outcome:
+        case DeedOutcome.FAILED:
+            result = f"\n\n⚠️ It was not done: {text}"
+        case DeedOutcome.INTERRUPTED:
+            result = f"\n\n⚠️ {text[:1].upper()}{text[1:]}."
+        case _:
+            result = f"\n\n{text}" if text else ""
+    return f"{said}{by if item.via is not Via.POLICY else ''}{note}{result}"
+
+
+def final_text(item: Approval, drawn: Drawn | None, name: str) -> str:
+    """The whole card once it was decided; without `drawn`, in short."""
+    parts = (f"**{item.title}**", drawn.text if drawn is not None else "", verdict(item, name))
+    return "\n\n".join(part for part in parts if part)
+
+
+def state_key(item: Approval) -> str:
+    """What a card says, as a word: two approvals with the same one look the same."""
+    told = item.outcome is not None and (
+        item.outcome_text or item.outcome not in (DeedOutcome.DONE, DeedOutcome.RUNNING)
+    )
+    return f"{item.state} {item.outcome}" if told else str(item.state)
+
+
+def reminder_text(item: Approval) -> str:
+    until = f"{to_datetime(item.expires_at):%Y-%m-%d %H:%M} UTC"
+    return f"“{item.title}” still waits for your decision, until {until}."
