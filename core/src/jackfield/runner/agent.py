@@ -28,8 +28,10 @@ from jackfield.errors import MalformedData, ProviderError
 from jackfield.ids import TurnId, new_id
 from jackfield.mailbox import RunnerMailbox
 from jackfield.models import (
+    SCRIPT_FAILED,
     Ack,
     AckStatus,
+    Address,
     ChatContent,
     Destination,
     InboundRow,
@@ -49,14 +51,16 @@ from jackfield.runner.board import Board
 from jackfield.runner.context import SessionContext
 from jackfield.runner.conversation import Conversation
 from jackfield.runner.desk import Desk
+from jackfield.runner.environment import add_packages
 from jackfield.runner.heartbeat import Heartbeat
 from jackfield.runner.intake import CARRIED, Taken, scene_of
 from jackfield.runner.loading import Engine
 from jackfield.runner.mailroom import MailRoom
 from jackfield.runner.prompt import format_recap, notice
 from jackfield.runner.prompting import prompt_of
-from jackfield.runner.scripts import check_script
+from jackfield.runner.scripts import check_scripts
 from jackfield.runner.system_prompt import compose
+from jackfield.runner.toolbox import Toolbox
 from jackfield.runner.tools import Bound, bind
 from jackfield.runner.turn import Turn
 from jackfield.runner.usage import Tally
@@ -96,8 +100,10 @@ class Agent:
         self.conversation = Conversation(engine.provider, self._event_came)
         self.continuation_key = f"continuation:{spec.provider.lower()}"
         self._engine = engine
-        self._tools = self._bind(engine)
-        self.tool_names = frozenset(tool.name for tool in self._tools)
+        add_packages(os.environ, spec.package_folders)
+        self.tools = Toolbox.of(self._bind(engine), spec, {}, board, clock, self._tool_called)
+        self.last_origin: Address | None = None
+        """Where the last answered person spoke, as far as this runner has written it down."""
         self._endpoint: Endpoint | None = None
         self._continuation: Continuation | None = None
         self._lost: str | None = None
@@ -171,6 +177,7 @@ class Agent:
         await self.conversation.close(_CLOSE_SECONDS)
         if self._endpoint is not None:
             await self._endpoint.close()
+        await self.tools.close()
 
     # ---- what a turn calls
 
@@ -245,12 +252,15 @@ class Agent:
             and self._lost is None
             and self.conversation.system_prompt == self._system_prompt(taken.words, taken.scene.destinations)
             and not any(isinstance(row.content, TaskContent) for row in taken.batch.rows)
+            and not self.tools.changed
+            and not self.tools.has_news
         )
 
     async def _take_turn(self, taken: Taken, claim: asyncio.Future[Any]) -> None:
         batch = taken.batch
         printed: dict[str, str] = {}
-        if any(isinstance(row.content, TaskContent) and row.content.script for row in batch.rows):
+        if any(isinstance(row.content, TaskContent) for row in batch.rows):
+            await claim
             left = await self._check_tasks(taken, printed)
             if left is None:
                 return
@@ -274,7 +284,9 @@ class Agent:
         scene = taken.scene
         system_prompt = self._system_prompt(taken.words, scene.destinations)
         known = self.conversation.is_open
-        notices: list[str] = []
+        notices = [notice(text, "tools") for text in self.tools.take_news()]
+        if known and self.tools.changed:
+            await self._tools_have_changed(notices)
         if known and self.conversation.system_prompt != system_prompt:
             if self.conversation.capabilities.resume:
                 await self.conversation.close(_CLOSE_SECONDS)
@@ -293,6 +305,16 @@ class Agent:
         if native and isinstance(content, ChatContent):
             return content.text
         return prompt_of(self.spec, scene, batch, resumes=known, notices=notices, script_output=printed)
+
+    async def _tools_have_changed(self, notices: list[str]) -> None:
+        """An engine lists its tools once, so it is opened anew where it can go on with the conversation."""
+        capabilities = self.conversation.capabilities
+        if not capabilities.in_process_tools and capabilities.resume:
+            await self.conversation.close(_CLOSE_SECONDS)
+            return
+        self.tools.accept()
+        if not capabilities.in_process_tools:
+            notices.append(notice("The tools of your MCP servers have changed; some may be missing.", "tools"))
 
     def _system_prompt(self, words: str, destinations: tuple[Destination, ...]) -> str:
         made_of = (words, destinations)
@@ -328,11 +350,12 @@ class Agent:
         state = Path(paths.workspace) / ".jackfield" / self.spec.session_id
         await self.mail.run(lambda mailbox: state.mkdir(parents=True, exist_ok=True))
         endpoints = []
-        if self._tools and not self.conversation.capabilities.in_process_tools:
+        await self.tools.ready()
+        if self.tools and not self.conversation.capabilities.in_process_tools:
             if self._endpoint is None:
                 from jackfield.runner.endpoint import Endpoint
 
-                self._endpoint = Endpoint(self._tools)
+                self._endpoint = Endpoint(self.tools)
                 await self._endpoint.start()
             endpoints.append(self._endpoint.address)
         return ProviderSpec(
@@ -342,7 +365,7 @@ class Agent:
             system_prompt=system_prompt,
             model=self.spec.model,
             settings=self._engine.settings,
-            tools=self._tools,
+            tools=self.tools,
             endpoints=endpoints,
             extra_dirs=(paths.group, paths.session),
             env={name: value for name, value in os.environ.items() if name != "JACKFIELD_KILL_AT"},
@@ -389,21 +412,26 @@ class Agent:
         return [told, format_recap(earlier)] if earlier else []
 
     async def _check_tasks(self, taken: Taken, printed: dict[str, str]) -> Batch | None:
-        """Run the pre-check scripts; rows that need no model get their end here.  None when no row is left."""
+        """Run the pre-check scripts; rows that need no model get their end here.  None when no row is left.
+
+        A task that was cancelled or paused before its claim was on the disk does not begin (C115).
+        """
+        of_tasks = [row.id for row in taken.batch.rows if isinstance(row.content, TaskContent)]
+        taken_back = await self.mail.run(lambda mailbox: mailbox.withdrawn(of_tasks))
+        await self._end([row for row in taken.batch.rows if row.id in taken_back], AckStatus.RELEASED, taken.turn)
+        left = [row for row in taken.batch.rows if row.id not in taken_back]
+        verdicts = await check_scripts(left, self.spec.paths.workspace)
         rows: list[InboundRow] = []
-        for row in taken.batch.rows:
-            if not isinstance(row.content, TaskContent) or not row.content.script:
+        for row in left:
+            verdict = verdicts.get(row.id)
+            if verdict is None or verdict.wake:
                 rows.append(row)
-                continue
-            verdict = await check_script(row.content.script, self.spec.paths.workspace)
-            if verdict.wake:
-                rows.append(row)
-                if verdict.output is not None:
+                if verdict is not None and verdict.output is not None:
                     printed[row.id] = verdict.output
                 continue
             error = None
             if verdict.problem is not None:
-                error = TurnError(kind="config", message=f"the task's script failed: {verdict.problem}")
+                error = TurnError(kind="config", message=f"{SCRIPT_FAILED}: {verdict.problem}")
             status = AckStatus.COMPLETED if error is None else AckStatus.FAILED
             await self._end([row], status, taken.turn, error)
         if any(row.trigger for row in rows):

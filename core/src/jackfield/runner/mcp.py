@@ -23,10 +23,12 @@ Json = Any  # what JSON gives: the peer may send anything
 
 
 class McpServer:
-    """Answers one peer's messages.  Calls run side by side; a cancelled one is not answered."""
+    """Answers one peer's messages.  Calls run side by side; a cancelled one is not answered.
+
+    `tools` may change: what is listed is what can be called at that moment (C174)."""
 
     def __init__(self, tools: Sequence[BoundTool]) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+        self._tools = tools
         self._calls: dict[str, asyncio.Task[dict[str, Json]]] = {}
 
     async def answer_text(self, text: str | bytes) -> str | None:
@@ -61,7 +63,7 @@ class McpServer:
             case "ping":
                 result = {}
             case "tools/list":
-                result = {"tools": [_described(tool) for tool in self._tools.values()]}
+                result = {"tools": [_described(tool) for tool in self._tools]}
             case _:
                 return _error(number, _UNKNOWN, f"Method not found: {method}")
         return {"jsonrpc": "2.0", "id": number, "result": result}
@@ -87,9 +89,9 @@ class McpServer:
 
     async def _call(self, number: str | int, params: dict[str, Json]) -> dict[str, Json] | None:
         name, arguments = params.get("name"), params.get("arguments")
-        tool = self._tools.get(name) if isinstance(name, str) else None
+        tool = next((tool for tool in self._tools if tool.name == name), None)
         if tool is None:
-            known = ", ".join(sorted(self._tools))
+            known = ", ".join(sorted(tool.name for tool in self._tools))
             return _result(number, f"Error: there is no tool {name!r}; the tools are: {known}", is_error=True)
         if arguments is None:
             arguments = {}

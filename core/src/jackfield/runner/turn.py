@@ -267,8 +267,7 @@ class Turn:
                 self._drafts.discard(event.block)
             case ToolStarted():
                 self._tools_ran = True
-                own = event.name.rsplit("__", 1)[-1] in agent.tool_names
-                if not own:
+                if not agent.tools.owns(event.name):
                     board.tool_started(event.call, event.name, event.deadline)
                     board.did(_activity_of(event), event.name, event.summary)
             case ToolEnded():
@@ -355,12 +354,14 @@ class Turn:
     async def _conclude(self, rows: Sequence[InboundRow]) -> None:
         """Rows, acknowledgements and all that goes with them, in one transaction."""
         rows = [*rows, *self._stop_rows()]
-        keys: dict[str, str | None] = {"last_turn": self.id}
+        keys: dict[str, str | None] = {}
         if self._scene.carried is not None and rows:
             keys[CARRIED] = None
-        if self._batch is not None and self._batch.origin is not None:
-            keys[LAST_ORIGIN] = str(self._batch.origin)
+        origin = self._batch.origin if self._batch is not None else None
+        if origin is not None and origin != self._agent.last_origin:
+            keys[LAST_ORIGIN] = str(origin)
         await self._commit(self._answer.rows(), self._acks(rows, AckStatus.COMPLETED), keys)
+        self._agent.last_origin = origin or self._agent.last_origin
 
     async def _commit(self, messages: Sequence[OutboundRow], acks: Sequence[Ack], keys: dict[str, str | None]) -> None:
         agent = self._agent
