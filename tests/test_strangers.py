@@ -1,0 +1,163 @@
+"""Strangers, new chats, the owner's claim and loops, in a whole exchange (messaging.md 1.4, 1.5, 13.6; C228)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import MakeExchange
+from tests.harness.exchange import Exchange, prepared
+
+DESK = "desk"
+"""Where the owner sits alone with the bot."""
+
+
+def settle(exchange: Exchange) -> Exchange:
+    """An owner, and the chat in which they are asked."""
+    exchange.op("owner.add", user="postbox:olga", name="Olga")
+    exchange.join(DESK, policy="strict")
+    exchange.say(DESK, "here I am", sender="olga")
+    return exchange
+
+
+@pytest.fixture(scope="module")
+def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
+    with prepared(tmp_path_factory.mktemp("strangers")) as made:
+        settle(made).start()
+        made.wait_text(DESK, "here I am")
+        yield made
+
+
+def card(exchange: Exchange, about: str) -> dict[str, Any]:
+    """The pending approval whose card tells of `about`, once it lies on the owner's desk."""
+
+    def found() -> list[dict[str, Any]]:
+        shown = [exchange.op("approval.show", id=one["id"]) for one in exchange.op("approval.list")]
+        return [one for one in shown if any(about in field["value"] for field in one["fields"])]
+
+    exchange.wait_for(found, f"an approval about {about}")
+    (one,) = found()
+    exchange.wait_for(
+        lambda: any(sent.get("prompt") == one["id"] for sent in exchange.sent(DESK)), f"the card of {one['id']}"
+    )
+    return one
+
+
+def test_a_stranger_is_let_in_by_whoever_may_and_by_nobody_else(exchange: Exchange) -> None:
+    """Appendix D.3; C145, C149."""
+    exchange.join("lobby", policy="request_approval")
+    exchange.say("lobby", "let me in", sender="mallory", name="Mallory")
+    exchange.say("lobby", "please", sender="mallory", name="Mallory")
+    asked = card(exchange, "postbox:mallory")
+    exchange.click(DESK, asked["id"], "allow", sender="mallory")
+    exchange.click("lobby", asked["id"], "allow", sender="olga")
+    exchange.wait_for(lambda: len([one for one in exchange.sent() if "answer" in one]) >= 2, "both clicks' answers")
+    assert exchange.texts("lobby") == [] and exchange.state_of("lobby") == []
+    exchange.click(DESK, asked["id"], "allow", sender="olga")
+    assert exchange.wait_text("lobby", "let me in") == "You said: let me in"
+    exchange.say("lobby", "thank you", sender="mallory")
+    exchange.wait_text("lobby", "thank you")
+    assert exchange.texts("lobby") == ["You said: let me in", "You said: thank you"]
+    assert exchange.audit("lobby") == {"unknown_sender_request_approval": 2}
+    (member,) = [one for one in exchange.op("member.list", group="andy") if one["user"] == "postbox:mallory"]
+    assert member["added_by"] == "postbox:olga"
+
+
+def test_a_new_chat_is_connected_by_a_click_and_its_message_answered(exchange: Exchange) -> None:
+    """Appendix D.1, D.2."""
+    exchange.say("plaza", "nobody is meant", sender="nina", is_group=True, addressed="none")
+    exchange.say("plaza", "hello bot", sender="nina", is_group=True, addressed="mention")
+    exchange.say("plaza", "hello again", sender="nina", is_group=True, addressed="mention")
+    asked = card(exchange, "postbox:box:plaza")
+    exchange.wait_for(lambda: exchange.audit("plaza") == {"no_agent_wired": 2}, "the audit")
+    connect = asked["choices"][0]["value"]
+    exchange.click(DESK, asked["id"], connect, sender="olga")
+    exchange.wait_text("plaza", "hello bot")
+    (wiring,) = [one for one in exchange.op("wire.list") if one["chat"] == "postbox:box:plaza"]
+    assert (wiring["origin"], wiring["engage"]) == ("cautious", "mention-sticky")
+    exchange.say("plaza", "and now", sender="nina", is_group=True, addressed="mention")
+    exchange.wait_text("plaza", "and now")
+    assert exchange.texts("plaza") == ["You said: hello bot", "You said: and now"]
+
+
+def test_a_denied_stranger_and_an_ignored_chat_are_remembered_and_forgiven(exchange: Exchange) -> None:
+    """C145; appendix D.2."""
+    exchange.join("gate", policy="request_approval")
+    exchange.say("gate", "let me in", sender="dora")
+    asked = card(exchange, "postbox:dora")
+    exchange.op("approval.decide", id=asked["id"], reject=True)
+    exchange.wait_for(lambda: exchange.op("user.denied")["senders"], "the memory of it")
+    exchange.say("gate", "let me in", sender="dora")
+    exchange.wait_for(lambda: exchange.audit("gate").get("sender_denied") == 1, "the refusal")
+    assert not any("let me in" in body for (body,) in exchange.query("SELECT body FROM events WHERE state = 'ignored'"))
+    shown = exchange.run("user", "denied").stdout
+    assert "postbox:box:gate" in shown and "postbox:dora" in shown
+    assert exchange.op("user.forgive", chat="postbox:box:gate", user="postbox:dora")["forgiven"] == 1
+    exchange.say("gate", "let me in at last", sender="dora")
+    card(exchange, "postbox:dora")
+
+
+def test_the_operator_claims_ownership_from_a_chat(make_exchange: MakeExchange) -> None:
+    """The first run: nobody becomes an owner by being first; messaging.md 13.6."""
+    exchange = make_exchange()
+    exchange.join("house", policy="public")
+    exchange.start()
+    assert exchange.op("status")["unowned"] == ["box"]
+    assert "owner claim" in exchange.run("status").stdout
+    (finding,) = exchange.op("doctor.check", name="people")
+    assert finding["level"] == "warning" and "owner claim" in finding["fix"]
+    exchange.say("house", "I was here first", sender="mallory")
+    exchange.wait_text("house", "I was here first")
+    told = exchange.run("owner", "claim").stdout
+    code = told.split()[1]
+    exchange.say("unwired", "/claim 22222-22222", sender="mallory")
+    exchange.wait_text("unwired", "not valid")
+    exchange.say("unwired", f"/claim {code}", sender="olga", name="Olga")
+    exchange.wait_text("unwired", "You are an owner now")
+    assert {one["user"] for one in exchange.op("owner.list")} >= {"postbox:olga"}
+    assert exchange.op("status")["unowned"] == []
+    exchange.say("house", f"/claim {code}", sender="mallory")
+    exchange.wait_text("house", "not valid")
+    assert "postbox:mallory" not in {one["user"] for one in exchange.op("owner.list")}
+    logs = "".join(path.read_text(encoding="utf-8") for path in exchange.home.logs.glob("*")) + exchange.tail()
+    assert code not in logs
+
+
+@pytest.mark.parametrize(
+    "point", ["host.approval.after_decide", "host.approval.before_deed", "host.approval.after_deed"]
+)
+def test_a_message_that_was_let_in_arrives_once_across_a_crash(make_exchange: MakeExchange, point: str) -> None:
+    """C153: the host dies between the decision and its end, and goes on with it."""
+    exchange = settle(make_exchange())
+    exchange.join("lobby", policy="request_approval")
+    exchange.start(JACKFIELD_KILL_AT=point)
+    exchange.wait_text(DESK, "here I am")
+    exchange.say("lobby", "let me in", sender="mallory")
+    asked = card(exchange, "postbox:mallory")
+    exchange.click(DESK, asked["id"], "allow", sender="olga")
+    exchange.wait_ended()
+    exchange.start()
+    exchange.wait_text("lobby", "let me in")
+    exchange.say("lobby", "that is all", sender="mallory")
+    exchange.wait_text("lobby", "that is all")
+    assert exchange.texts("lobby") == ["You said: let me in", "You said: that is all"]
+
+
+def test_a_program_that_answers_every_answer_is_left_alone(exchange: Exchange) -> None:
+    """C228, C230: a bot that no platform marks; the person beside it goes on."""
+    exchange.join("echoes")
+    exchange.say("echoes", "hi", sender="echo")
+    for turn in range(1, 30):
+        exchange.wait_sent("echoes", turn)
+        if "two programs" in exchange.texts("echoes")[-1]:
+            break
+        exchange.say("echoes", f"you said {turn}", sender="echo")
+    answered = exchange.texts("echoes")
+    assert len(answered) == 12 and "two programs" in answered[-1]
+    exchange.say("echoes", "you said: stop", sender="echo")
+    exchange.wait_for(lambda: exchange.audit("echoes").get("loop") == 2, "the audit")
+    exchange.say("echoes", "is anybody there", sender="ann")
+    exchange.wait_text("echoes", "is anybody there")
+    assert len(exchange.texts("echoes")) == 13, "it was told once"
