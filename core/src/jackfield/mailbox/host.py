@@ -109,6 +109,7 @@ class HostMailbox:
 
     def __init__(self, folder: SessionFolder, clock: Clock | None = None) -> None:
         self.folder = folder
+        self._shown = str(folder.inbound_db)
         self._clock = clock or SystemClock()
         self._database: sqlite3.Connection | None = None
         self._outbound = OutboundReader(folder)
@@ -137,7 +138,7 @@ class HostMailbox:
         if not rows and not delivered:
             return []
         values = [inbound_values(row, 0) for row in rows]
-        with self._write(f"put {len(rows)} rows into {self.folder.inbound_db}") as database:
+        with self._write(f"put {len(rows)} rows into {self._shown}") as database:
             done = []
             last = self._last_seq(database) if rows else 0
             for row, cells in zip(rows, values, strict=True):

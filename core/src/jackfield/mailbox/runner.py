@@ -119,6 +119,7 @@ class RunnerMailbox:
         self._database: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
         self._inbound_path = str(folder.inbound_db)
+        self._outbound_path = str(folder.outbound_db)
         self._known: tuple[list[tuple[Any, ...]], list[Destination]] = ([], [])
         self._connection()
         try:
@@ -250,7 +251,7 @@ class RunnerMailbox:
         values = [outbound_values(row, 0) for row in messages]
         ack_cells = [ack_values(ack, 0) for ack in acks]
         now = self._clock.now()
-        with self._write(f"write to {self.folder.outbound_db}") as database:
+        with self._write(f"write to {self._outbound_path}") as database:
             seqs = self._put_messages(database, values)
             if ack_cells:
                 change = self._last(database, "processing_ack", "change")

@@ -33,16 +33,22 @@ class Pulse:
         """Wait until the count differs from `seen`; False when `timeout` seconds passed before."""
         if self.count != seen:
             return True
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.add(waiter)
+        late = None if timeout is None else loop.call_later(timeout, _stop_waiting, waiter)
         try:
-            async with asyncio.timeout(timeout):
-                await waiter
-        except TimeoutError:
-            return self.count != seen
+            await waiter
         finally:
             self._waiters.discard(waiter)
-        return True
+            if late is not None:
+                late.cancel()
+        return self.count != seen
+
+
+def _stop_waiting(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class Bell:

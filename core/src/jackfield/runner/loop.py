@@ -141,10 +141,14 @@ class Runner:
         first, self._first = self._first, False
         limit, group = self._limits.messages_per_prompt, self._group
         loop = asyncio.get_running_loop()
-        chosen: asyncio.Future[Taken] = loop.create_future()
+        chosen: asyncio.Future[Taken | None] = loop.create_future()
+
+        def settle(taken: Taken | None) -> None:
+            if not chosen.done():
+                chosen.set_result(taken)
 
         def choose(taken: Taken) -> None:
-            loop.call_soon_threadsafe(chosen.set_result, taken)
+            loop.call_soon_threadsafe(settle, taken)
 
         def work(mailbox: RunnerMailbox) -> UnixMs | None:
             if self._fence.superseded():
@@ -152,9 +156,9 @@ class Runner:
             return take(mailbox, now, limit, group, first=first, chosen=choose)
 
         claim = self._mail.begin(work)
-        either: set[asyncio.Future[Any]] = {chosen, claim}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        return (chosen if chosen.done() else claim).result(), claim
+        claim.add_done_callback(lambda _: settle(None))
+        taken = await chosen
+        return claim.result() if taken is None else taken, claim
 
     async def _see_through(self, taken: Taken, claim: asyncio.Future[UnixMs | None]) -> None:
         told = asyncio.get_running_loop().call_later(_CLAIM_RING, self._bell.ring)
