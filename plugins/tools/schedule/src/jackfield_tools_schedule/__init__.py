@@ -1,0 +1,1 @@
+"""The tools with which an agent schedules work: once, or again and again."""
