@@ -263,12 +263,12 @@ def test_a_person_is_shown_the_consoles_steps_and_asked_for_what_is_needed(keyed
             b"console.invalid",
             b"1. Make an app.",
             b"name: keyed-app",
-            b"The key of the app.",
-            b"key, the secret itself: ",
+            b"The folder that is the platform.",
+            b"server: ",
         )
-        os.write(ours, b"right\n")
-        until(b"The folder that is the platform.", b"server: ")
         os.write(ours, f"{platform(keyed)}\n".encode())
+        until(b"The key of the app.", b"key, the secret itself: ")
+        os.write(ours, b"right\n")
         until(b"signed in as keyed-bot", b"jackfield reload")
         assert process.wait(BOUND) == 0
     finally:
@@ -277,6 +277,23 @@ def test_a_person_is_shown_the_consoles_steps_and_asked_for_what_is_needed(keyed
         os.close(ours)
     assert b"right" not in heard
     assert 'keyed-key = "right"' in keyed.home.secrets_toml.read_text(encoding="utf-8")
+
+
+def test_a_webhook_needs_no_word_and_the_secret_that_was_made_for_it_is_shown_once(exchange: Exchange) -> None:
+    done = exchange.json("channel", "setup", "webhook", "door")
+    ((name, secret),) = done["made"].items()
+    assert (name, done["secrets"], done["check"]["ok"]) == ("door-secrets", {name: "stored"}, True)
+    assert secret.startswith("whsec_")
+    exchange.run("config", "check", "--strict")
+    again = exchange.json("channel", "setup", "webhook", "door")
+    assert (again["made"], again["changed"], again["secrets"]) == ({}, [], {})
+    given = exchange.run(
+        "channel", "setup", "webhook", "other", "--set", "verify=bearer", "--secret", "secrets=-", "--json",
+        stdin="open-sesame-but-longer",
+    )  # fmt: skip
+    assert json.loads(given.stdout)["made"] == {}
+    local = exchange.json("channel", "setup", "webhook", "local", "--set", "verify=none", "--set", "insecure=true")
+    assert (local["made"], local["secrets"]) == ({}, {})
 
 
 # ---- channel doctor

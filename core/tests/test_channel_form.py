@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jackfield.api import ChannelInfo, ChannelType
-from jackfield.cli.channel_form import questions, secret_keys, secret_name
+from jackfield.cli.channel_form import made_secret, needs, questions, secret_keys, secret_name
 from jackfield.config import Home
 from jackfield.config.edit import put_channel
 from jackfield.errors import Conflict, MalformedData
 from jackfield.host.diagnosis.credentials import secret_names
 from jackfield.plugins.manifest import Manifest, from_plain, parse, to_plain
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 MANIFEST = """
 title = "Keyed"
@@ -41,13 +42,43 @@ def kind(**more: Any) -> ChannelType:
     return ChannelType(info=ChannelInfo(type="keyed", title="Keyed"), create=lambda *_: None, **more)  # type: ignore[arg-type]
 
 
-def test_secrets_are_asked_for_first_and_each_setting_once_with_its_help() -> None:
+def test_secrets_are_asked_for_last_and_each_setting_once_with_its_help() -> None:
+    """Which secrets are needed depends on the settings."""
     found = questions(kind(settings=Settings, secrets=("key",)), parse(MANIFEST), {"extra": ["a"]})
-    assert [one.key for one in found] == ["key", "server", "extra"]
-    assert [one.help for one in found] == ["From the manifest.", "From the model.", ""]
-    assert [one.required for one in found] == [True, True, False]
-    assert [one.secret for one in found] == [True, False, False]
-    assert [one.default for one in found] == ["keyed-key", None, ["a"]]
+    assert [one.key for one in found] == ["server", "extra", "key"]
+    assert [one.help for one in found] == ["From the model.", "", "From the manifest."]
+    assert [one.required for one in found] == [True, False, True]
+    assert [one.secret for one in found] == [False, False, True]
+    assert [one.default for one in found] == [None, ["a"], "keyed-key"]
+
+
+class Signed(BaseModel):
+    verify: str = "hmac"
+    key: str = Field(default="", validate_default=True)
+
+    @field_validator("key")
+    @classmethod
+    def _is_there(cls, value: str, info: ValidationInfo) -> str:
+        if info.data.get("verify") != "none" and not value:
+            raise ValueError("it is needed")
+        return value
+
+
+def test_whether_a_secret_is_needed_is_what_the_settings_say() -> None:
+    signed = kind(settings=Signed, secrets=("key",))
+    assert needs(signed, {}, "key") and not needs(signed, {}, "verify")
+    assert not needs(signed, {"verify": "none"}, "key")
+    assert not needs(signed, {"key": "there"}, "key")
+    assert not needs(kind(secrets=("key",)), {}, "key")
+
+
+def test_a_secret_that_both_sides_may_choose_can_be_made() -> None:
+    manifest = parse(MANIFEST + 'generate = "whsec_"\n')
+    assert from_plain(to_plain(manifest), "d") == manifest
+    (question,) = questions(kind(), manifest, {})
+    assert question.generate == "whsec_"
+    one, two = made_secret("whsec_"), made_secret("whsec_")
+    assert one != two and one.startswith("whsec_") and len(base64.b64decode(one[6:], validate=True)) == 24
 
 
 def test_a_manifest_alone_is_enough_to_know_a_secret() -> None:
@@ -67,7 +98,7 @@ def test_a_manifest_alone_is_enough_to_know_a_secret() -> None:
     ],
 )
 def test_instances_side_by_side_have_secrets_of_their_own(instance: str, present: dict[str, Any], name: str) -> None:
-    question = questions(kind(settings=Settings, secrets=("key",)), None, present)[0]
+    question = questions(kind(settings=Settings, secrets=("key",)), None, present)[-1]
     assert secret_name(question, instance, "keyed", present) == name
 
 

@@ -200,7 +200,7 @@ class Channel(Protocol):
         """Send one part, all of it or nothing.
 
         One with files that is refused (`TooLarge`, `BadContent`, `Unsupported`, `SendNotAllowed`) comes again as its
-        text and each file alone, under other keys, so nothing of it may stand in the chat then (C075).
+        text and each file alone, under other keys, so nothing of it may stand in the chat then.
 
         Raises:
             ChannelError: one of its subclasses, by what the platform said.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
     from jackfield.api import ChannelType
     from jackfield.plugins.manifest import Manifest
 
-__all__ = ["Question", "questions", "secret_keys", "secret_name"]
+__all__ = ["Question", "made_secret", "needs", "questions", "secret_keys", "secret_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Question:
     secret: bool
     default: Any = None
     """What it is now, or what holds without it; None for nothing."""
+    generate: str | None = None
+    """How a secret begins that is made when none is given; None for one that only the platform can give."""
 
 
 def secret_keys(kind: ChannelType, manifest: Manifest | None) -> list[str]:
@@ -33,13 +37,15 @@ def secret_keys(kind: ChannelType, manifest: Manifest | None) -> list[str]:
 
 
 def questions(kind: ChannelType, manifest: Manifest | None, present: Mapping[str, Any]) -> list[Question]:
-    """All settings in the plugin's order, secrets first: `present` is what the channel's table says already."""
+    """All settings in the plugin's order, secrets last, since which are needed depends on the others: `present` is what
+    the channel's table says already."""
     helps = {one.name: one.help for one in manifest.settings} if manifest is not None else {}
     needed = {one.name for one in manifest.settings if one.required} if manifest is not None else set()
-    secrets = secret_keys(kind, manifest)
+    made = {one.name: one.generate for one in manifest.settings} if manifest is not None else {}
+    names = secret_keys(kind, manifest)
     fields = kind.settings.model_fields if kind.settings is not None else {}
     found = []
-    for key in dict.fromkeys((*secrets, *fields, *helps)):
+    for key in (*(key for key in dict.fromkeys((*fields, *helps)) if key not in names), *names):
         field = fields.get(key)
         default = None if field is None or field.is_required() else field.get_default(call_default_factory=True)
         default = present.get(key, default)
@@ -48,11 +54,30 @@ def questions(kind: ChannelType, manifest: Manifest | None, present: Mapping[str
                 key=key,
                 help=" ".join((helps.get(key) or (field.description if field is not None else None) or "").split()),
                 required=key in needed or (field is not None and field.is_required()),
-                secret=key in secrets and not isinstance(default, Mapping),
+                secret=key in names and not isinstance(default, Mapping),
                 default=default,
+                generate=made.get(key),
             )
         )
     return found
+
+
+def needs(kind: ChannelType, values: Mapping[str, Any], key: str) -> bool:
+    """Whether the settings can't be used because of what `key` does not say."""
+    from pydantic import ValidationError
+
+    if kind.settings is None or key in values:
+        return False
+    try:
+        kind.settings.model_validate(dict(values))
+    except ValidationError as problem:
+        return any(one["loc"][:1] == (key,) for one in problem.errors())
+    return False
+
+
+def made_secret(beginning: str) -> str:
+    """192 bits that nobody can guess, behind `beginning`."""
+    return beginning + base64.b64encode(secrets.token_bytes(24)).decode("ascii")
 
 
 def secret_name(question: Question, instance: str, channel_type: str, present: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jackfield.cli import output, printable
-from jackfield.cli.channel_form import Question, questions, secret_name
+from jackfield.cli.channel_form import Question, made_secret, needs, questions, secret_name
 from jackfield.cli.lazy import Command, json_option
 from jackfield.cli.state import State, current, emit, run_async, say, warn
 from jackfield.errors import ConfigError, Conflict, JackfieldError, UsageError
@@ -44,6 +44,8 @@ class Plan:
     """Settings to write."""
     secrets: dict[str, str] = field(default_factory=dict)
     """Secrets to store, by name."""
+    made: dict[str, str] = field(default_factory=dict)
+    """Those of them that were made here."""
 
     @property
     def merged(self) -> dict[str, Any]:
@@ -85,6 +87,7 @@ def setup(
     _take_options(plan, texts, given, taken)
     if asks:
         _ask(plan, everything=everything)
+    _make_secrets(plan)
     settings = _checked_settings(plan)
     health = run_async(_check(plan, settings))
     if not health.ok:
@@ -96,6 +99,9 @@ def setup(
     say(f"channel {printable.line(plan.instance)} ({plan.type}) is {done} in {plan.home.jackfield_toml}", fg="green")
     kept = [f"{name} ({what})" for name, what in result["secrets"].items()]
     output.facts({"check": health.detail or ("well" if health.ok else "failed"), "secrets": kept or None}, indent=2)
+    if plan.made:
+        say("Made here, for the other side too; it is not shown again:")
+        output.facts(plan.made, indent=2)
     say("It starts with the host: `jackfield up`, or `jackfield reload` while one runs.")
     say("Then write to it, and join the chat to an agent: `jackfield channel chats`, `jackfield wire CHAT GROUP`.")
 
@@ -245,7 +251,9 @@ def _ask_secret(plan: Plan, question: Question) -> None:
         return
     there = secret_source(plan.home, name)
     _say_help(question)
-    hint = f"Enter: keep the one in the {there}" if there else "" if question.required else "Enter: none"
+    needed = question.required or needs(plan.kind, plan.merged, question.key)
+    absent = "Enter: make one" if question.generate is not None else ""
+    hint = f"Enter: keep the one in the {there}" if there else absent if needed else "Enter: none"
     while True:
         value = click.prompt(
             f"{question.key}, the secret itself{f' ({hint})' if hint else ''}",
@@ -258,10 +266,25 @@ def _ask_secret(plan: Plan, question: Question) -> None:
             _name_secret(plan, question, value)
         elif there and question.key not in plan.merged and question.default != name:
             plan.values[question.key] = name
-        elif not there and question.required:
+        elif not there and needed and question.generate is None:
             click.echo("it is needed", err=True)
             continue
         return
+
+
+def _make_secrets(plan: Plan) -> None:
+    """Make those that are needed, were not given, and are the operator's to choose."""
+    from jackfield.config.secrets import secret_source
+
+    for question in questions(plan.kind, plan.manifest, plan.merged):
+        if not question.secret or question.generate is None or not needs(plan.kind, plan.merged, question.key):
+            continue
+        name = secret_name(question, plan.instance, plan.type, plan.merged)
+        if secret_source(plan.home, name) is not None:
+            plan.values[question.key] = name
+            continue
+        _name_secret(plan, question, made_secret(question.generate))
+        plan.made[name] = plan.secrets[name]
 
 
 def _ask_setting(plan: Plan, question: Question) -> None:
@@ -389,6 +412,7 @@ def _write(plan: Plan, health: Health) -> dict[str, Json]:
         "created": not existed,
         "changed": sorted(changed),
         "secrets": kept,
+        "made": plan.made,
         "check": {"ok": health.ok, "detail": health.detail, "fix": health.fix},
     }
 

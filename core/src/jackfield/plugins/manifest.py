@@ -66,6 +66,8 @@ class ManifestSetting:
     help: str = ""
     type: str = "string"
     required: bool = False
+    generate: str | None = None
+    """Of a secret that both sides may choose: how one begins that `channel setup` makes when none is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +223,7 @@ def to_plain(manifest: Manifest) -> dict[str, Any]:
         "setup_file": manifest.setup_file,
         "permissions": list(manifest.permissions),
         "settings": [
-            {"name": one.name, "help": one.help, "type": one.type, "required": one.required}
+            {"name": one.name, "help": one.help, "type": one.type, "required": one.required, "generate": one.generate}
             for one in manifest.settings
         ],
         "secrets": [{"name": one.name, "help": one.help, "required": one.required} for one in manifest.secrets],
