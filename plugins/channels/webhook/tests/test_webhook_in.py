@@ -387,7 +387,7 @@ async def test_paths_and_templates_say_what_becomes_of_a_body(tmp_path: Path) ->
         (event,) = hook.events
         assert event.text == "ann opened #7: It's <broken> (BUG, UI) ?"
         assert event.address == Address("webhook", "hook", "a/b", "7")
-        assert event.sender.handle == "ann" and not event.sender.is_bot
+        assert event.sender.handle == "ann@hook" and not event.sender.is_bot
         assert event.dedupe_key == "message:issue-7-opened"
         bot = {**EVENT, "action": "closed", "sender": {"login": "ci", "type": "Bot"}}
         await hook.signed(bot, id="msg_2")

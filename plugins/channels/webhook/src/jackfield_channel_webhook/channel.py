@@ -168,7 +168,8 @@ class WebhookChannel:
             occurred_at=context.clock.now(),
             ref=MessageRef(address, (message_id,)),
             sender=Person(
-                handle=reading.user or self._instance,
+                # Whoever may sign for one hook must not speak for the people of another (C141).
+                handle=f"{reading.user}@{self._instance}" if reading.user else self._instance,
                 display_name=reading.user_name or reading.user or self._instance,
                 is_bot=reading.bot,
                 trust=Trust.UNVERIFIED if self._verify is None else Trust.AUTHENTICATED,
