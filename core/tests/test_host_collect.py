@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
 from delivery_kit import Bench, open_bench
+from jackfield.clock import UnixMs
 from jackfield.host import collect
 from jackfield.host.agents.entering import Entered
 from jackfield.host.collect import Collector
@@ -20,6 +21,8 @@ from jackfield.mailbox import RunnerMailbox
 from jackfield.models import (
     Ack,
     AckStatus,
+    ActivityKind,
+    ActivityRow,
     Address,
     AgentGroup,
     ChatContent,
@@ -29,7 +32,8 @@ from jackfield.models import (
     OutboundRow,
     Session,
 )
-from jackfield.store import deliveries, inbound, sessions
+from jackfield.redaction import REDACTOR
+from jackfield.store import activity, deliveries, inbound, sessions
 
 
 @pytest.fixture
@@ -122,3 +126,33 @@ async def test_what_a_runner_ended_before_it_was_in_the_ledger_has_its_end_there
 
     entry = await bench.hub.store.read(inbound.entry, row.id)
     assert entry is not None and (entry.state, entry.attempts) == (InboundState.COMPLETED, 1)
+
+
+async def test_what_an_agent_did_is_kept_once_without_secrets_and_not_without_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 4: activity is drained into the store."""
+    monkeypatch.setattr(activity, "KEPT", 3)
+    REDACTOR.register("canary-of-activity")
+    session = await bench.session(await bench.chat("c-1"))
+    epoch = await bench.hub.store.write(sessions.begin_epoch, session.id, bench.clock.now())
+    mailbox = RunnerMailbox(bench.hub.folder_of(session), epoch)
+    kind = ActivityKind.CMD_EXEC
+
+    def did(*summaries: str) -> None:
+        mailbox.write(
+            activity=[ActivityRow(kind=kind, target="bash", summary=one, at=bench.clock.now()) for one in summaries]
+        )
+
+    did("curl -H canary-of-activity", "ls")
+    taker = collector(bench)
+    await taker.collect(session.id)
+    await collector(bench).collect(session.id)
+    assert [one.summary for one in await bench.hub.store.read(activity.entries)] == ["ls", "curl -H [secret]"]
+    did("one", "two", "three")
+    mailbox.close()
+    await taker.collect(session.id)
+    found = await bench.hub.store.read(activity.entries, session_id=session.id, kind=kind)
+    assert [one.summary for one in found] == ["three", "two", "one"]
+    assert await bench.hub.store.read(activity.entries, since=UnixMs(bench.clock.now() + 1)) == []
+    assert await bench.hub.store.write(activity.forget_activity, UnixMs(bench.clock.now() + 1)) == 3

@@ -12,35 +12,33 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jackfield.api import TurnSummary
 from jackfield.clock import UnixMs
 from jackfield.errors import JackfieldError, MailboxDamaged, NotFound
-from jackfield.host import retry
 from jackfield.host.agents.entering import Entered
 from jackfield.host.delivery import Delivery
 from jackfield.host.hub import Hub
 from jackfield.host.parking import scope_key
+from jackfield.host.recording import Outcome, record, record_early
+from jackfield.host.secrets.masking import masked, masked_batch
 from jackfield.ids import InboundId, SessionId, TurnId
 from jackfield.mailbox import OutboundBatch
 from jackfield.models import (
     Ack,
-    AckStatus,
     ActionRequest,
+    ActivityRow,
     AgentGroup,
-    DeliveryState,
-    InboundEntry,
-    InboundState,
     OutboundKind,
     OutboundRow,
     Session,
-    TurnError,
 )
 from jackfield.models import Delivery as DeliveryRow
 from jackfield.points import reach
-from jackfield.store import deliveries, groups, inbound, sessions, tasks
+from jackfield.redaction import REDACTOR
+from jackfield.store import groups, sessions
 from jackfield.store.sessions import OutCursor
 
 __all__ = ["Collector"]
@@ -68,24 +66,6 @@ class _Reading:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     dirty: bool = False
     streaming: bool = False
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """What one batch changed, for the work after the commit."""
-
-    added: deliveries.Added = field(default_factory=lambda: deliveries.Added([], []))
-    ended: list[tuple[Ack, str]] = field(default_factory=list)
-    refused: list[tuple[DeliveryRow, InboundId]] = field(default_factory=list)
-    """Messages for other agents that were not entered, and the notices that tell so."""
-    early: set[InboundId] = field(default_factory=set)
-    later: bool = False
-    parked: bool = False
-    shared: bool = False
-    """Whether the session is parked, and whether with it all that share its provider."""
-    tell: str | None = None
-    """What the person in the chat is told, once for the batch."""
-    scope_key: str = ""
 
 
 class Collector:
@@ -192,10 +172,11 @@ class Collector:
         acks = await self._hub.mailboxes.run(
             self._hub.folder_of(session), lambda box: box.acks_of(sorted(wanted), until=until)
         )
+        acks = [masked(ack) for ack in acks]
         if not acks:
             return
         outcome = await self._hub.store.write(
-            _record_early, session, acks, self._hub.clock.now(), scope_key(self._hub, reading.group)
+            record_early, session, acks, self._hub.clock.now(), scope_key(self._hub, reading.group)
         )
         reading.early -= {ack.message_id for ack in acks} - outcome.early
         await self._follow_up(reading, acks, outcome)
@@ -226,6 +207,7 @@ class Collector:
                 after_seq=cursor.seq, after_change=cursor.change, after_activity=cursor.activity, limit=BATCH
             ),
         )
+        batch = masked_batch(batch)
         if not (batch.rows or batch.acks or batch.activity or batch.bad):
             reading.streaming = await self._on_drafts(session)
             return False
@@ -248,10 +230,11 @@ class Collector:
         reach("host.collect.before_commit")
         turns = {row.seq: row.turn for row in rows}
         outcome = await self._hub.store.write(
-            _record,
+            record,
             session,
             parts,
             batch.acks,
+            _told(batch.activity),
             self._stored_cursor(reading, ahead),
             now,
             scope_key(self._hub, reading.group),
@@ -268,7 +251,7 @@ class Collector:
         await self._follow_up(reading, batch.acks, outcome)
         dispatcher = self._hub.plugins.dispatcher
         if batch.activity and dispatcher.has("activity_recorded"):
-            for item in batch.activity:
+            for item in _told(batch.activity):
                 await dispatcher.notify("activity_recorded", session_id=session.id, activity=item)
         if outcome.early and len(reading.early) < EARLY:
             reading.early |= outcome.early
@@ -301,7 +284,7 @@ class Collector:
                 accepted.append(row)
         return accepted
 
-    async def _follow_up(self, reading: _Reading, acks: Sequence[Ack], outcome: _Outcome) -> None:
+    async def _follow_up(self, reading: _Reading, acks: Sequence[Ack], outcome: Outcome) -> None:
         """After the commit."""
         session = reading.session
         self._on_acks(session.id, acks)
@@ -319,102 +302,6 @@ class Collector:
                 await dispatcher.notify("turn_ended", turn=summary)
 
 
-def _record(
-    db: sqlite3.Connection,
-    session: Session,
-    parts: Sequence[DeliveryRow],
-    acks: Sequence[Ack],
-    cursor: OutCursor,
-    now: UnixMs,
-    scope_key: str,
-    enter: Callable[[sqlite3.Connection, DeliveryRow], Entered],
-) -> _Outcome:
-    """The one transaction."""
-    outcome = _Outcome(scope_key=scope_key)
-    for ack in acks:  # first, so that the ledger knows which messages a turn took that wrote to other agents
-        _apply_ack(db, session, ack, now, outcome)
-    final: list[DeliveryRow] = []
-    for part in parts:
-        if part.address.is_agent and part.state not in deliveries.ENDS:
-            entered = enter(db, part)
-            part = entered.part
-            if entered.notice is not None:
-                outcome.refused.append((part, entered.notice))
-        final.append(part)
-    outcome.added = deliveries.add(db, final, start=True, now=now)
-    if acks:
-        sessions.touch_session(db, session.id, now)
-    sessions.move_cursors(db, session.id, cursor)
-    outcome.later = outcome.later or any(part.state is DeliveryState.RETRYING for part in parts)
-    return outcome
-
-
-def _record_early(
-    db: sqlite3.Connection, session: Session, acks: Sequence[Ack], now: UnixMs, scope_key: str
-) -> _Outcome:
-    """What was acknowledged before it was in the ledger, for what nothing has become of since."""
-    outcome = _Outcome(scope_key=scope_key)
-    for ack in acks:
-        entry = inbound.entry(db, ack.message_id)
-        if entry is None or (entry.attempts == 0 and entry.state in (InboundState.QUEUED, InboundState.CONTEXT)):
-            _apply_ack(db, session, ack, now, outcome)
-    return outcome
-
-
-def _apply_ack(db: sqlite3.Connection, session: Session, ack: Ack, now: UnixMs, outcome: _Outcome) -> None:
-    entry = inbound.entry(db, ack.message_id)
-    if entry is None:
-        outcome.early.add(ack.message_id)
-        return
-    if entry.session_id != session.id:
-        return  # not a message of this session: nothing that a runner says about it counts
-    if ack.status is AckStatus.PROCESSING:
-        inbound.set_state(db, entry.id, InboundState.CLAIMED, now, attempts=ack.attempt, turn=ack.turn)
-    elif ack.status is AckStatus.RELEASED:
-        inbound.set_state(db, entry.id, InboundState.QUEUED, now, attempts=max(0, ack.attempt - 1))
-    elif ack.status is AckStatus.COMPLETED:
-        inbound.set_state(db, entry.id, InboundState.COMPLETED, now, attempts=ack.attempt, turn=ack.turn)
-        outcome.ended.append((ack, InboundState.COMPLETED))
-    else:
-        told = outcome.tell
-        _apply_failure(db, session, entry, ack, now, outcome)
-        if entry.event_id is None and tasks.is_run(db, entry.id):
-            outcome.tell = told  # nobody wrote it; what people are told of a series, the schedule tells once
-
-
-def _apply_failure(
-    db: sqlite3.Connection, session: Session, entry: InboundEntry, ack: Ack, now: UnixMs, outcome: _Outcome
-) -> None:
-    error = ack.error or TurnError(kind="protocol", message="the runner gave no reason")
-    if error.kind == "config":  # a mistake of the operator, who learns its wording nowhere else
-        log.warning("session %s: the agent is not set up correctly: %s", session.id, error.message[:2000])
-    decision = retry.after_turn(error, attempts=ack.attempt, now=now)
-    match decision:
-        case retry.RetryAt(at=at, reason=reason):
-            state = InboundState.RETRYING
-        case retry.ParkSession(until=at, reason=reason, tell=tell):
-            state = InboundState.PARKED
-            sessions.park(db, session.id, at, reason)
-            outcome.parked = True
-            outcome.tell = tell if ack.attempt == 1 else outcome.tell  # told once, not at each try
-        case retry.ParkScope(scope=scope, until=at, reason=reason, tell=tell):
-            state = InboundState.PARKED
-            sessions.park_scope(db, scope, outcome.scope_key, at, reason)
-            sessions.park(db, session.id, at, reason)
-            outcome.parked = outcome.shared = True
-            outcome.tell = tell if ack.attempt == 1 else outcome.tell
-        case retry.Complete(reason=reason):
-            inbound.set_state(
-                db, entry.id, InboundState.DROPPED, now, attempts=ack.attempt, reason=reason, turn=ack.turn
-            )
-            outcome.ended.append((ack, InboundState.DROPPED))
-            return
-        case retry.Fail(reason=reason, tell=tell):
-            inbound.set_state(
-                db, entry.id, InboundState.FAILED, now, attempts=ack.attempt, reason=reason, turn=ack.turn
-            )
-            outcome.ended.append((ack, InboundState.FAILED))
-            outcome.tell = tell
-            return
-    inbound.set_state(db, entry.id, state, now, attempts=ack.attempt, next_try_at=at, reason=reason, turn=ack.turn)
-    outcome.later = True
+def _told(did: Sequence[ActivityRow]) -> list[ActivityRow]:
+    """What an agent did, without the secrets that it may have put into a command."""
+    return [replace(row, target=REDACTOR(row.target), summary=REDACTOR(row.summary)) for row in did]

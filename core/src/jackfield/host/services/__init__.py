@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jackfield.host.services import (
+    activity,
     approvals,
     backups,
     conversations,
@@ -21,6 +22,7 @@ __all__ = [
     "Args",
     "Live",
     "ServiceContext",
+    "activity",
     "approvals",
     "backups",
     "conversations",
