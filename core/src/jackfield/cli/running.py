@@ -250,6 +250,11 @@ def status() -> None:
         if counts:
             _heading(name.capitalize())
             output.facts(counts, indent=2)
+    _section(
+        "Agents that wrote each other too much",
+        result.get("stopped_chains"),
+        {"agent": "BEGAN WITH", "messages": "MESSAGES", "reason": "STOPPED BY", "chain": "OVER"},
+    )
     broken = [info for info in result.get("plugins") or [] if info.get("reason")]
     _section("Plugins out of use", broken, {"name": "NAME", "kind": "KIND", "state": "STATE", "reason": "REASON"})
     if result.get("problems"):

@@ -20,7 +20,7 @@ from jackfield.host.outgoing import remove_files
 from jackfield.host.spool import Spool
 from jackfield.ids import AgentGroupId, InboundId, SessionId
 from jackfield.mailbox import HostMailbox, SessionFolder, Watermark
-from jackfield.store import deliveries, events, forgetting, wirings
+from jackfield.store import chains, deliveries, events, forgetting, wirings
 from jackfield.store.forgetting import EndedMessage
 
 __all__ = ["Retention"]
@@ -68,6 +68,7 @@ class Retention:
         def forget(db: sqlite3.Connection) -> int:
             wirings.expire_sticky(db, now)
             gone = events.prune_events(db, before) + deliveries.prune_deliveries(db, before)
+            gone += chains.close_unasked(db, before) + chains.forget_chains(db, before)
             return gone + forgetting.forget_questions(db, before) + forgetting.forget_drops(db, before)
 
         while await self._hub.store.write(forget):

@@ -14,6 +14,7 @@ from typing import Any
 from jackfield.clock import UnixMs
 from jackfield.errors import JackfieldError, MailboxError
 from jackfield.host import retry
+from jackfield.host.agents.entering import send_again
 from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
 from jackfield.ids import InboundId, SessionId
@@ -133,6 +134,9 @@ class Unfinished:
         revive = entry.reason == OPERATOR
         known = await self._inbox.use(session, lambda box: box.retry(entry.id, attempt, now, revive=revive))
         if not known:
+            if await self._hub.store.write(send_again, session, entry, now):
+                await self._hub.store.write(inbound.set_state, entry.id, InboundState.QUEUED, now)
+                return
             if entry.event_id is None:
                 # Nothing can make it again: it was taken back, or its mailbox was replaced.
                 why = "it is not in the mailbox any more"
@@ -157,7 +161,9 @@ class Unfinished:
             lost = 0
             sessions.reset_cursors(db, session.id)
             for entry in inbound.open_entries(db, session.id):
-                if entry.event_id is None:
+                if send_again(db, session, entry, now):
+                    inbound.set_state(db, entry.id, InboundState.QUEUED, now)
+                elif entry.event_id is None:
                     inbound.set_state(db, entry.id, InboundState.FAILED, now, reason="mailbox damaged")
                     lost += 1
                 else:

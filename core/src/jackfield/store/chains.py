@@ -18,6 +18,7 @@ __all__ = [
     "Standing",
     "bad_ends",
     "chain",
+    "close_unasked",
     "count_written",
     "forget_chains",
     "grow",
@@ -122,6 +123,19 @@ def bad_ends(db: sqlite3.Connection, since: UnixMs, limit: int = 100) -> list[In
         (since, limit),
     )
     return [InboundId(row[0]) for row in rows]
+
+
+def close_unasked(db: sqlite3.Connection, before: UnixMs) -> int:
+    """Close conversations with agents whose asking session is closed or gone, when nothing happened for long enough.
+
+    Nobody can write into them any more.
+    """
+    return db.execute(
+        "UPDATE sessions SET status = 'closed', parked_until = NULL, parked_reason = NULL "
+        "WHERE status = 'active' AND key >= 'agent:' AND key < 'agent;' AND last_active_at < ? "
+        "AND NOT EXISTS (SELECT 1 FROM sessions a WHERE a.id = substr(sessions.key, 7) AND a.status = 'active')",
+        (before,),
+    ).rowcount
 
 
 def forget_chains(db: sqlite3.Connection, before: UnixMs) -> int:

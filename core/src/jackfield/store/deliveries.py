@@ -398,8 +398,9 @@ def drop(db: sqlite3.Connection, id: DeliveryId, now: UnixMs) -> bool:
     return True
 
 
-def revive(db: sqlite3.Connection, id: DeliveryId, now: UnixMs) -> bool:
-    """Send a failed or dropped part again, with all its attempts and in its old place in the order.
+def revive(db: sqlite3.Connection, id: DeliveryId, now: UnixMs, *, arrived: bool = False) -> bool:
+    """Send a failed or dropped part again, with all its attempts and in its old place in the order; with `arrived` also
+    one that was sent, to where it was lost afterwards.
 
     False for any other state: a blocked one stays blocked, since a guard or a permission was against it.
 
@@ -407,7 +408,7 @@ def revive(db: sqlite3.Connection, id: DeliveryId, now: UnixMs) -> bool:
         NotFound: no such delivery.
     """
     order, destination, state = _place(db, id)
-    if state not in (DeliveryState.FAILED, DeliveryState.DROPPED):
+    if state not in (DeliveryState.FAILED, DeliveryState.DROPPED) and not (arrived and state is DeliveryState.SENT):
         return False
     before = _head(db, destination)
     if before is not None and before[-1] is not None:

@@ -14,12 +14,12 @@ from jackfield.clock import UnixMs
 from jackfield.config import AgentsSettings
 from jackfield.errors import MalformedData
 from jackfield.host.agents.budget import CHAIN_REASONS, MINUTE, Counts, judge
-from jackfield.host.agents.places import Refused, address_of, conversation, reader_of
+from jackfield.host.agents.places import Refused, address_of, conversation, place_of_group, reader_of
 from jackfield.ids import AgentGroupId, DeliveryId, InboundId, TurnId, derive_id
-from jackfield.models import Delivery, DeliveryState, InboundState, OutMessage, Session, loads
+from jackfield.models import Delivery, DeliveryState, InboundEntry, InboundState, OutMessage, Session, loads
 from jackfield.store import chains, deliveries, inbound
 
-__all__ = ["Entered", "arrival_id", "enter"]
+__all__ = ["Entered", "arrival_id", "enter", "send_again"]
 
 PREVIEW = 200
 
@@ -80,6 +80,14 @@ def enter(
     )
     chains.grow(db, before.chain, now)
     return Entered(replace(part, address=address_of(reader)))
+
+
+def send_again(db: sqlite3.Connection, reader: Session, entry: InboundEntry, now: UnixMs) -> bool:
+    """The reader's mailbox has lost the message: have it delivered into the fresh one.  False when nobody wrote it."""
+    if entry.source is None:
+        return False
+    part = deliveries.by_platform_id(db, place_of_group(reader.agent_group_id), entry.id)
+    return part is not None and deliveries.revive(db, part.id, now, arrived=True)
 
 
 def _preview(part: Delivery) -> str:

@@ -131,6 +131,8 @@ def _place(folder: SessionFolder, row_id: str, file: OutFile) -> StoredFile:
     """One file from where the host keeps what is to be sent; never through a link, and whole or not at all."""
     kept = StoredFile(name=file.name, kind=_kind_of(file.mime), mime=file.mime, size=file.size)
     try:
+        if folder.inbox_path(row_id, file.name).is_file():  # from before its mailbox was lost
+            return replace(kept, path=f"inbox/{row_id}/{file.name}")
         descriptor = os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as source:
             path = folder.store_inbox(row_id, file.name, read_chunks(source), file.size)

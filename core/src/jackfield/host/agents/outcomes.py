@@ -36,7 +36,7 @@ __all__ = ["Outcomes"]
 
 log = logging.getLogger(__name__)
 
-LOOK_BACK = 3_600_000
+LOOK_BACK = 86_400_000
 """Milliseconds before the start of the host for which ends are looked at again; telling is idempotent."""
 
 
@@ -103,7 +103,10 @@ class Outcomes:
         if case.hops > self._hub.configuration.agents.max_hops:
             log.warning("session %s is not told that %s was not answered: too many hops", case.asking.id, case.entry.id)
             return
-        entered = await self._hub.store.write(
+        known = await self._hub.store.read(inbound.entry, notice_id)
+        if known is not None and known.state is not InboundState.QUEUED:
+            return
+        await self._hub.store.write(
             inbound.record,
             id=notice_id,
             event_id=None,
@@ -124,8 +127,7 @@ class Outcomes:
             hops=case.hops,
         )
         await self._inbox.deliver(case.asking, [row])
-        if entered:
-            self._wake(case.asking)
+        self._wake(case.asking)
 
 
 def _asked_last(db: sqlite3.Connection, session: Session) -> _Case | None:

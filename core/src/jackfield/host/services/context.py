@@ -67,6 +67,10 @@ class Live(Protocol):
         """Show the group's destinations to its live runners."""
         ...
 
+    async def tell_askers(self) -> None:
+        """Tell agents that what they wrote to others was dropped, where it was."""
+        ...
+
     async def enqueue(self, session: Session, row: InboundRow) -> None:
         """Put a row into the session's inbox and the ledger, and wake it."""
         ...

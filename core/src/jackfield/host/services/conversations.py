@@ -9,6 +9,7 @@ from typing import Any
 from jackfield.clock import UnixMs
 from jackfield.errors import Conflict, NotFound
 from jackfield.host.access import REFUSALS
+from jackfield.host.agents.ends import other_end
 from jackfield.host.parking import SCOPES, scope_key
 from jackfield.host.services.context import Args, ServiceContext, operation
 from jackfield.host.services.shapes import delivery_json, inbound_json, refused_json, session_json
@@ -135,6 +136,7 @@ async def session_clear(context: ServiceContext, args: Args) -> dict[str, Any]:
     dropped = await context.hub.store.write(close)
     if context.live is not None:
         await context.live.retire_runner(session.id)
+        await context.live.tell_askers()
     return {"id": session.id, "dropped": dropped}
 
 
@@ -208,9 +210,9 @@ async def _shown(context: ServiceContext, message_id: str) -> dict[str, Any]:
     def look(db: sqlite3.Connection) -> dict[str, Any] | None:
         entry = inbound.entry(db, InboundId(message_id))
         if entry is not None:
-            return inbound_json(entry)
+            return inbound_json(entry) | other_end(db, entry)
         part = deliveries.delivery(db, DeliveryId(message_id))
-        return delivery_json(part, text_of(part)) if part is not None else None
+        return delivery_json(part, text_of(part)) | other_end(db, part) if part is not None else None
 
     shown = await context.hub.store.read(look)
     if shown is None:
@@ -283,6 +285,8 @@ async def message_drop(context: ServiceContext, args: Args) -> dict[str, Any]:
     if session is not None:
         folder = context.hub.folder_of(session)
         await context.hub.mailboxes.run(folder, lambda box: box.withdraw([shown["id"]]))
+        if context.live is not None:
+            await context.live.tell_askers()
     elif context.live is not None:
         context.live.kick([shown["to"]])
     return await _shown(context, args.text("id"))

@@ -157,7 +157,12 @@ async def group_remove(context: ServiceContext, args: Args) -> dict[str, Any]:
     for session in await context.hub.store.read(sessions.sessions, agent_group_id=group.id):
         if context.live is not None:
             await context.live.stop_runner(session.id, "its agent group was removed")
+    knew_it = await context.hub.store.read(wirings.groups_that_reach, group.id)
     await context.hub.store.write(groups.remove_agent_group, group.id, context.hub.clock.now())
+    if context.live is not None:
+        for other in knew_it:
+            await context.live.project(other)
+        await context.live.tell_askers()
     return {"removed": group.folder, "folder": str(context.hub.home.groups / group.folder)}
 
 

@@ -113,6 +113,10 @@ def inbound_json(entry: InboundEntry) -> dict[str, Any]:
         "next_try_at": moment(entry.next_try_at),
         "reason": entry.reason,
         "text": entry.preview,
+        "turn": entry.turn,
+        "from_session": entry.source,
+        "hops": entry.hops,
+        "chain": entry.chain,
         "created_at": moment(entry.created_at),
         "updated_at": moment(entry.updated_at),
     }

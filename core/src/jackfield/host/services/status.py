@@ -7,6 +7,7 @@ import sqlite3
 from typing import Any
 
 from jackfield import __version__
+from jackfield.host.agents.ends import stopped_chains
 from jackfield.host.logs.files import log_troubles
 from jackfield.host.registration.claiming import unowned
 from jackfield.host.services.context import Args, ServiceContext, operation
@@ -19,10 +20,10 @@ __all__: list[str] = []
 async def status(context: ServiceContext, args: Args) -> dict[str, Any]:
     """The host at a glance.  `running` is False when the command looked into the store itself."""
 
-    def counts(db: sqlite3.Connection) -> dict[str, Any]:
-        return {"messages": inbound.counts(db), "deliveries": deliveries.counts(db)}
+    def look(db: sqlite3.Connection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        return {"messages": inbound.counts(db), "deliveries": deliveries.counts(db)}, stopped_chains(db)
 
-    ledger = await context.hub.store.read(counts)
+    ledger, stopped = await context.hub.store.read(look)
     live = context.live.report() if context.live is not None else {}
     return {
         "running": context.live is not None,
@@ -33,6 +34,7 @@ async def status(context: ServiceContext, args: Args) -> dict[str, Any]:
         **live,
         "unowned": await unowned(context.hub),
         "ledger": ledger,
+        "stopped_chains": stopped,
         "problems": [str(problem) for problem in context.hub.configuration.problems],
         "plugins": [
             {
