@@ -45,7 +45,7 @@ def make_home(root: Path, *, max_runners: int, idle_exit: float = 600.0, extra: 
         check=True, env=environment, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     toml = home.jackfield_toml.read_text(encoding="utf-8")
-    head = f"\nmax_runners = {max_runners}\nidle_exit = {idle_exit}\nmessages_per_minute = 1000000\n"
+    head = f"\nmax_runners = {max_runners}\nidle_exit = {idle_exit}\nmessages_per_minute = 1000000\nloop_turns = 0\n"
     toml = toml.replace("[host]", "[host]" + head, 1) if "\n[host]" in toml else f"[host]{head}\n{toml}"
     home.jackfield_toml.write_text(f'{toml}\n[channels.bench]\ntype = "bench"\n{extra}', encoding="utf-8")
     return home

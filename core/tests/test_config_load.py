@@ -150,6 +150,17 @@ def test_a_wrong_channel_table_disables_that_channel_only(home: Home) -> None:
     ]
 
 
+def test_a_channel_says_which_bots_it_hears_and_a_wrong_word_means_none(home: Home) -> None:
+    """C228."""
+    text = '[channels.a]\nbots = "all"\n[channels.b]\nbots = "some"\n[channels.c]\n'
+    found = load(write(home, text))
+    assert [(section.bots, section.enabled) for section in found.channels.values()] == [
+        ("all", True), ("none", True), ("none", True),
+    ]  # fmt: skip
+    assert [(problem.line, problem.key) for problem in found.errors] == [(4, "channels.b.bots")]
+    assert found.channels["a"].settings == {}
+
+
 @pytest.mark.parametrize("text", ["", "# only\n\t# comments\n", "\ufeff", "\ufeff[host]\r\n\tmax_runners = 3\r\n\r\n"])
 def test_empty_files_comments_byte_order_marks_tabs_and_windows_line_ends_are_fine(home: Home, text: str) -> None:
     """C198, C247."""

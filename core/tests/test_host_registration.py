@@ -47,7 +47,7 @@ from jackfield.models import (
     dumps,
 )
 from jackfield.store import approvals as store_approvals
-from jackfield.store import chats, claims, events, groups, people, wirings
+from jackfield.store import chats, claims, dms, events, groups, people, wirings
 from jackfield.store.approvals import Approval, Via
 
 ROOM = Address("fake", "fake", "room")
@@ -324,6 +324,25 @@ async def test_bots_are_never_asked_about(tmp_path: Path) -> None:
         assert await door.audit() == {"unknown_sender_request_approval": 1}
 
 
+@pytest.mark.parametrize(
+    ("bots", "taken"),
+    [("none", []), ("mentions", ["queued hey bot", "queued /do it"]), ("all", ["queued hey bot", "queued /do it"])],
+)
+async def test_a_channel_says_which_bots_are_heard(tmp_path: Path, bots: Any, taken: list[str]) -> None:
+    """C228: a bot's reply to our message mentions nobody, and none is heard unless somebody said so."""
+    async with a_door(tmp_path / "home") as door:
+        instance = door.bench.directory.instances["fake"]
+        instance.section = replace(instance.section, bots=bots)
+        await door.wire(door.bench.group, policy=UnknownSenderPolicy.PUBLIC, ignored_policy=IgnoredPolicy.DROP)
+        robot = Person("robot", is_bot=True)
+        await door.say("hey bot", sender=robot, addressed=Addressed.MENTION)
+        await door.say("/do it", sender=robot, addressed=Addressed.COMMAND)
+        if bots != "all":
+            await door.say("as you said", sender=robot, addressed=Addressed.REPLY)
+            await door.say("talking to myself", sender=robot, addressed=Addressed.NONE)
+        assert await door.inboxes() == taken
+
+
 async def test_programs_are_never_asked_about(tmp_path: Path) -> None:
     """C145: a webhook's posts."""
     async with a_door(tmp_path / "home") as door:
@@ -521,6 +540,8 @@ async def test_the_code_makes_its_sender_an_owner_once(tmp_path: Path) -> None:
         await door.say(f" /claim {code.upper().replace('-', ' ')}", is_group=False, addressed=Addressed.DM)
         await door.say(f"/claim {code}", sender="mallory")
         assert await owners(door) == ["fake:ann"]
+        asked_in = await door.bench.hub.store.read(dms.find, UserId("fake:ann"), "fake", "fake")
+        assert asked_in == ROOM, "cards come to where the owner wrote"
         assert [text for _, text in door.said] == [
             "You are an owner now: you may do everything, and are asked about what needs a decision.",
             WRONG,

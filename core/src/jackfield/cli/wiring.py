@@ -21,6 +21,7 @@ COLUMNS = {
     "ignored": "IGNORED",
     "session": "SESSION",
     "priority": "PRIORITY",
+    "origin": "ORIGIN",
 }
 
 

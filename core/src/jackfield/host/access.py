@@ -13,8 +13,8 @@ from jackfield.models.commands import SenderRole
 __all__ = ["REFUSALS", "Verdict", "can_access", "gate", "role_in"]
 
 
-REFUSALS = ("sender_scope", "unknown_sender_request_approval", "unknown_sender_strict")
-"""The reasons of a `Verdict` that says no."""
+REFUSALS = ("loop", "sender_denied", "sender_scope", "unknown_sender_request_approval", "unknown_sender_strict")
+"""The reasons of a `Verdict` that says no, and of who was denied or belongs to a loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,8 +94,8 @@ class Person:
     """A sender as the platform knows them.
 
     `handle` is the stable id, the permission key on all instances of the channel: where ids are unique within a network
-    or a workspace only, it carries that one's name (C141).  `aliases` find a person and permit nothing; the display name
-    is for reading.
+    or a workspace only, it carries that one's name (C141).  `aliases` find a person and permit nothing; the display
+    name is for reading.
     """
 
     handle: str

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jackfield.clock import UnixMs
 from jackfield.ids import MessagingGroupId, UserId
 
-__all__ = ["Denial", "denials", "deny", "forget", "forget_old", "is_denied"]
+__all__ = ["Denial", "any_old", "denials", "deny", "forget", "forget_old", "is_denied"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,11 @@ def forget(db: sqlite3.Connection, chat: MessagingGroupId, user: UserId | None =
     return db.execute(
         "DELETE FROM denials WHERE messaging_group_id = ?1 AND (?2 IS NULL OR user_id = ?2)", (chat, user)
     ).rowcount
+
+
+def any_old(db: sqlite3.Connection, now: UnixMs) -> bool:
+    """Whether `forget_old` would find anything."""
+    return db.execute("SELECT 1 FROM denials WHERE until <= ? LIMIT 1", (now,)).fetchone() is not None
 
 
 def forget_old(db: sqlite3.Connection, now: UnixMs) -> int:

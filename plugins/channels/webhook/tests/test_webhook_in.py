@@ -65,7 +65,9 @@ class Hook:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         report = self.door.report()
         assert report is not None
-        return await ask(report["address"], request_bytes(f"/channels/hook{query}", raw, headers or {}, host))
+        return await ask(
+            report["address"], request_bytes(f"/channels/{self.context.instance}{query}", raw, headers or {}, host)
+        )
 
     async def signed(
         self, body: bytes | dict[str, Any], *, id: str = "msg_1", at: float = NOW, secret: str = OLD, query: str = ""
@@ -86,14 +88,14 @@ Make = Callable[..., Awaitable[Hook]]
 
 
 @asynccontextmanager
-async def opened(tmp_path: Path, **settings: Any) -> AsyncIterator[Hook]:
+async def opened(tmp_path: Path, name: str = "hook", **settings: Any) -> AsyncIterator[Hook]:
     settings = {"secrets": ["old"], **settings}
     door = ingress()
     await door.open()
     clock = StoppedClock()
-    channel = WebhookChannel("hook", WebhookSettings.model_validate(settings))
-    context = ChannelRecorder("webhook", "hook", tmp_path, secrets=SECRETS, memory=ChannelMemory(), clock=clock)
-    door.mount("hook", mount_points("hook", channel.http_routes()))
+    channel = WebhookChannel(name, WebhookSettings.model_validate(settings))
+    context = ChannelRecorder("webhook", name, tmp_path, secrets=SECRETS, memory=ChannelMemory(), clock=clock)
+    door.mount(name, mount_points(name, channel.http_routes()))
     try:
         await channel.start(context)
         yield Hook(door, channel, context, clock)
@@ -483,3 +485,15 @@ async def test_refusals_are_logged_but_can_not_fill_the_log(tmp_path: Path, capl
         hook.clock.seconds += 11
         await hook.call(b"{}")
         assert "refused 20 deliveries" in caplog.records[-1].getMessage()
+
+
+async def test_one_hook_cannot_speak_for_the_people_of_another(tmp_path: Path) -> None:
+    """C141: the same id on another instance is somebody else, and no id is another hook's name."""
+    handles = []
+    for name in ("trusted", "guests"):
+        async with opened(tmp_path / name, name, map={"user": "$.who"}) as hook:
+            for number, who in enumerate(({"who": "17"}, {"who": "trusted"}, {})):
+                await hook.signed({"text": "hello", **who}, id=f"msg_{number}")
+            handles += [event.sender.handle for event in hook.events]
+    assert len(set(handles)) == len(handles)
+    assert handles[:3] == ["17@trusted", "trusted@trusted", "trusted"]

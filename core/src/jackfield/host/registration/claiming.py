@@ -18,7 +18,7 @@ from jackfield.clock import UnixMs
 from jackfield.host.hub import Hub
 from jackfield.ids import UserId, user_id
 from jackfield.models import MessageReceived, OutMessage, Role, RoleName, Trust
-from jackfield.store import claims, people
+from jackfield.store import claims, dms, people
 
 __all__ = ["CLAIM_MINUTES", "Claiming", "digest_of", "is_claim", "new_code", "unowned"]
 
@@ -128,6 +128,8 @@ def _claim(db: sqlite3.Connection, event: MessageReceived, user: UserId, digest:
     if not claims.use(db, digest, user, now):
         return False
     people.ensure_user(db, user, event.address.channel_type, event.sender.display_name, now)
+    if not event.is_group:
+        dms.remember(db, user, event.address.chat, now)  # where they are asked from now on
     people.grant(db, Role(user_id=user, role=RoleName.OWNER, agent_group_id=None, granted_by=None, granted_at=now))
     return True
 

@@ -278,7 +278,8 @@ class Strangers:
         now = self._hub.clock.now()
         if await self._hub.store.read(events.any_kept):
             await self._hub.store.write(_forget_undecided, UnixMs(now - SETTLING))
-        await self._hub.store.write(denials.forget_old, now)
+        if await self._hub.store.read(denials.any_old, now):
+            await self._hub.store.write(denials.forget_old, now)
 
 
 def _is_addressed(event: MessageReceived) -> bool:
