@@ -130,8 +130,8 @@ async def test_a_server_gets_a_small_environment_and_the_secrets_that_it_names(
     monkeypatch.setenv("JACKFIELD_SECRETS_FD", "9")
     monkeypatch.setenv("PRIVATE_THING", "x")
     monkeypatch.setenv("JACKFIELD_SESSION", "mark")
-    env = {"KEY": "secret:shop-key", "AUTH": "Bearer secret:shop-key", "PLAIN": "secret: no", "MODE": "fast"}
-    given = {"shop-key": "k-123", "other": "o-456"}
+    env = {"KEY": "secret:shop_key", "AUTH": "Bearer secret:shop_key", "PLAIN": "secret: no", "MODE": "fast"}
+    given = {"shop_key": "k-123", "other": "o-456"}
     async with servers(tmp_path, {"shop": shop(env=env, cwd="sub")}, secrets=given) as (made, _):
         assert made.tools == []  # there is no such folder yet
     (tmp_path / "two").mkdir()
@@ -147,9 +147,9 @@ async def test_a_server_gets_a_small_environment_and_the_secrets_that_it_names(
 
 
 async def test_a_server_whose_secret_was_not_given_says_which(tmp_path: Path, caplog: Any) -> None:
-    async with servers(tmp_path, {"shop": shop(env={"KEY": "secret:shop-key"})}) as (made, _):
+    async with servers(tmp_path, {"shop": shop(env={"KEY": "secret:shop_key"})}) as (made, _):
         assert made.tools == []
-    assert "it needs the secret 'shop-key', which this agent was not given" in caplog.text
+    assert "it needs the secret 'shop_key', which this agent was not given" in caplog.text
 
 
 async def test_tools_that_come_later_are_there_and_listed(tmp_path: Path) -> None:

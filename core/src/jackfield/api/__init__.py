@@ -140,6 +140,7 @@ if TYPE_CHECKING:
         ToolSet,
         tool,
     )
+    from jackfield.api.workshop import Packages, WorkshopService
     from jackfield.models.splitting import LEAST_LIMIT, measure, opening, split_text
 
 __all__ = [
@@ -205,6 +206,7 @@ __all__ = [
     "OpensDms",
     "OutboundPart",
     "OutboundVerdict",
+    "Packages",
     "Probe",
     "PromptRequest",
     "Provider",
@@ -259,6 +261,7 @@ __all__ = [
     "TurnSummary",
     "Types",
     "Usage",
+    "WorkshopService",
     "hookimpl",
     "measure",
     "opening",
@@ -390,6 +393,7 @@ _HOME_OF = {
         "ToolSet",
         "tool",
     ),
+    "workshop": ("Packages", "WorkshopService"),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _HOME_OF.items() for name in names}
 _MODULE_OF |= dict.fromkeys(("LEAST_LIMIT", "measure", "opening", "split_text"), "jackfield.models.splitting")

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from jackfield.api.approvals import ApprovalService
 from jackfield.api.channels import HttpRoute
 from jackfield.api.schedule import ScheduleService
+from jackfield.api.workshop import WorkshopService
 from jackfield.clock import Clock
 from jackfield.ids import AgentGroupId, SessionId, TurnId, UserId
 from jackfield.models import Address, AgentGroup, Session
@@ -46,6 +47,11 @@ class HostContext(Protocol):
     @property
     def schedule(self) -> ScheduleService:
         """Work at a time of its own."""
+        ...
+
+    @property
+    def workshop(self) -> WorkshopService:
+        """What agents have besides what their runtime gives: packages, and MCP servers."""
         ...
 
     async def agent_groups(self) -> Sequence[AgentGroup]: ...

@@ -13,6 +13,7 @@ from jackfield.cli.running import reload_if_running
 from jackfield.cli.setup import folder_for, group_files, need_plugin
 from jackfield.cli.state import Json, call, confirm, current, emit, say, warn
 from jackfield.cli.transfer import export_group, import_group
+from jackfield.cli.workshop import mcp, packages
 from jackfield.errors import Conflict, UsageError
 
 __all__ = ["group"]
@@ -34,6 +35,8 @@ def group() -> None:
 
 group.add_command(export_group)
 group.add_command(import_group)
+group.add_command(packages)
+group.add_command(mcp)
 
 
 @group.command("list")

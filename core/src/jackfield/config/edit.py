@@ -32,6 +32,7 @@ from jackfield.errors import ConfigError, Conflict, NotFound, UsageError
 __all__ = [
     "MoreChecks",
     "add_channel",
+    "change_agent",
     "fits",
     "put_channel",
     "remove_channel",
@@ -190,6 +191,33 @@ def set_agent_value(folder: Path, key: str, text: str | None) -> Json:
         old = _read(file, follow_links=False) if file.exists() else ""
         _write(file, old, change, check, f"`{key}` was not set")
     return value
+
+
+def change_agent(folder: Path, values: Mapping[KeyPath, Json], refused: str) -> None:
+    """Set several keys of `agent.toml` at once, tables too; those whose value is None are taken out.
+
+    `refused` begins the message when the file would not be valid, as in ``the packages were not recorded``.
+
+    Raises:
+        ConfigError: it would not be; nothing is changed.
+    """
+    file = folder / "agent.toml"
+
+    def change(document: TOMLDocument) -> None:
+        for path, value in values.items():
+            if value is None:
+                _take(document, path)
+                continue
+            if len(path) > 1 and path[0] not in document:
+                document[path[0]] = tomlkit.table(is_super_table=isinstance(value, Mapping))
+            _put(document, path, value)
+
+    def check(new: str) -> Sequence[Problem]:
+        return check_agent_text(folder, new).problems
+
+    with one_editor(folder):
+        old = _read(file, follow_links=False) if file.exists() else ""
+        _write(file, old, change, check, refused)
 
 
 def values_from_texts(model: type[BaseModel] | None, texts: Mapping[str, str]) -> dict[str, Json]:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from jackfield.api import ApprovalService, Extension, HostContext, ScheduleService
+from jackfield.api import ApprovalService, Extension, HostContext, ScheduleService, WorkshopService
 from jackfield.clock import Clock
 from jackfield.errors import JackfieldError, NotFound, Unsupported
 from jackfield.host.hub import Hub
@@ -38,11 +38,19 @@ class HostServices:
         self._notifier = notifier
         self._approvals: ApprovalService | None = None
         self._schedule: ScheduleService | None = None
+        self._workshop: WorkshopService | None = None
 
-    def join(self, *, approvals: ApprovalService, schedule: ScheduleService | None = None) -> None:
+    def join(
+        self,
+        *,
+        approvals: ApprovalService,
+        schedule: ScheduleService | None = None,
+        workshop: WorkshopService | None = None,
+    ) -> None:
         """What is made after this, and is reached through it."""
         self._approvals = approvals
         self._schedule = schedule
+        self._workshop = workshop
 
     @property
     def approvals(self) -> ApprovalService:
@@ -55,6 +63,12 @@ class HostServices:
         if self._schedule is None:
             raise Unsupported("this host schedules nothing")
         return self._schedule
+
+    @property
+    def workshop(self) -> WorkshopService:
+        if self._workshop is None:
+            raise Unsupported("this host installs nothing")
+        return self._workshop
 
     @property
     def install_id(self) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,6 +70,8 @@ class Launcher:
         """Tool sets that are loaded."""
         self._folders: dict[str, str] = {}
         self._told: dict[SessionId, _Told] = {}
+        self.look: Callable[[Session, AgentGroup, AgentSettings, str], Awaitable[None]] | None = None
+        """Called before a launch, with the image that it is for; set by who knows what should be there."""
 
     @property
     def runtimes(self) -> dict[str, Runtime]:
@@ -137,6 +139,8 @@ class Launcher:
         try:
             async with asyncio.timeout(self._hub.settings.launch_timeout):
                 image = await runtime.prepare(place.group)
+                if self.look is not None:
+                    await self.look(session, group, agent, image.reference)
                 handle = await runtime.launch(
                     LaunchSpec(
                         place=place,

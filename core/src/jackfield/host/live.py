@@ -38,6 +38,7 @@ from jackfield.host.takeover import Takeover
 from jackfield.host.timer import DueTimer
 from jackfield.host.typing_indicator import TypingIndicator
 from jackfield.host.unfinished import Unfinished
+from jackfield.host.workshop.workshop import Workshop
 from jackfield.ids import AgentGroupId, SessionId
 from jackfield.models import (
     Ack,
@@ -104,7 +105,7 @@ class LiveHost:
             on_failed=self.notices.delivery_failed,
             on_degraded=self.notices.delivery_changed,
         )
-        self.questions = Questions(hub, self.channels, respond=self._respond)
+        self.questions = Questions(hub, self.channels, self.inbox, respond=self._respond)
         self.services = HostServices(hub, self.inbox)
         showing = Showing(hub, self.channels, self.delivery)
         self.approvals = Approvals(hub, self.inbox, self.services, showing, nudge=self.nudge)
@@ -116,7 +117,16 @@ class LiveHost:
             nudge=self.nudge,
         )
         self.series = self.schedule.series()
-        self.services.join(approvals=self.approvals, schedule=TaskDesk(hub, self.series, self.approvals))
+        self.workshop = Workshop(
+            hub,
+            self.launcher,
+            replace=lambda group_id, why: self.renewal.replace(group_id, why),
+            replaced=lambda session_id: self.renewal.replaced(session_id),
+            notify=self.inbox.notify,
+        )
+        self.services.join(
+            approvals=self.approvals, schedule=TaskDesk(hub, self.series, self.approvals), workshop=self.workshop
+        )
         self.actions = Actions(hub, self.channels, self.services)
         self.parking = Parking(hub, tell=self.notices.tell)
         self.collector = Collector(
@@ -203,6 +213,7 @@ class LiveHost:
         """Take up what the last life left, connect the channels, and begin."""
         await load_plugins(self.hub)
         await prepare_runtimes(self.hub, self.launcher)
+        await self.workshop.collect_garbage()
         adopted = await self.supervisor.adopt(self.launcher.runtimes)
         self.takeover.adopted(adopted)
         for session in adopted:

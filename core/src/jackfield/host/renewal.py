@@ -11,7 +11,7 @@ import asyncio
 from jackfield.host.hub import Hub
 from jackfield.host.launching import Launcher
 from jackfield.host.supervisor import Supervisor
-from jackfield.ids import AgentGroupId
+from jackfield.ids import AgentGroupId, SessionId
 from jackfield.models import Session
 
 __all__ = ["Renewal"]
@@ -28,6 +28,18 @@ class Renewal:
         for runner in list(self._supervisor.runners.values()):
             if group_id in (None, runner.group_id):
                 self.look_at(runner.session)
+
+    def replace(self, group_id: AgentGroupId, why: str) -> None:
+        """Replace all runners of a group, each after its turn, whatever they were told."""
+        for runner in list(self._supervisor.runners.values()):
+            if runner.group_id == group_id:
+                self._supervisor.outdate(runner.session.id, why)
+
+    async def replaced(self, session_id: SessionId) -> None:
+        """Wait until the session's runner is none that is to be replaced."""
+        while (runner := self._supervisor.runners.get(session_id)) is not None and runner.outdated is not None:
+            await runner.handle.wait()
+            await asyncio.sleep(0.05)  # what it left is taken over first
 
     def look_at(self, session: Session) -> None:
         """Replace the session's runner if its settings changed."""

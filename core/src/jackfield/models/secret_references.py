@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 __all__ = ["NoSecret", "resolved", "secrets_named"]
 
-_REFERENCE = re.compile(r"((?:[A-Za-z]+ )?)secret:([A-Za-z0-9][A-Za-z0-9_.-]{0,127})")
+_REFERENCE = re.compile(r"((?:[A-Za-z]+ )?)secret:([A-Za-z_][A-Za-z0-9_]{0,127})")
 
 
 class NoSecret(ValueError):

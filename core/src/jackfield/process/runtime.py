@@ -92,7 +92,7 @@ class ProcessRuntime:
         if not self._compiled:
             self._compiled = True
             await asyncio.to_thread(compile_stale, environment.source_folders())
-        return Image(reference="process", detail=sys.executable)
+        return Image(reference=f"process {sys.implementation.cache_tag}", detail=sys.executable)
 
     async def launch(self, spec: LaunchSpec) -> RuntimeHandle:
         session_id = spec.place.session_id

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from jackfield.testing.recorders import ChannelMemory, ChannelRecorder, ToolRecorder
     from jackfield.testing.schedule_recorder import ScheduleRecorder
     from jackfield.testing.tools import bind_tools
+    from jackfield.testing.workshop_recorder import WorkshopRecorder
 
 __all__ = [
     "ApprovalRecorder",
@@ -61,6 +62,7 @@ __all__ = [
     "Stage",
     "ToolRecorder",
     "ToolsContract",
+    "WorkshopRecorder",
     "bind_tools",
     "install_project",
     "make_distribution",
@@ -72,6 +74,7 @@ _HOME_OF = {
     "host_recorder": ("ApprovalRecorder", "HostRecorder"),
     "recorders": ("ChannelMemory", "ChannelRecorder", "ToolRecorder"),
     "schedule_recorder": ("ScheduleRecorder",),
+    "workshop_recorder": ("WorkshopRecorder",),
     "tools": ("bind_tools",),
 }
 

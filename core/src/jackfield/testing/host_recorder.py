@@ -14,6 +14,7 @@ from jackfield.ids import AgentGroupId, ApprovalId, RequestId, SessionId, derive
 from jackfield.models import AgentGroup
 from jackfield.testing.schedule_recorder import ScheduleRecorder
 from jackfield.testing.waiting import Changes
+from jackfield.testing.workshop_recorder import WorkshopRecorder
 
 __all__ = ["ApprovalRecorder", "AskedApproval", "HostRecorder", "Notice"]
 
@@ -98,6 +99,7 @@ class HostRecorder:
         self._changes = Changes()
         self.approvals = ApprovalRecorder()
         self.schedule = ScheduleRecorder()
+        self.workshop = WorkshopRecorder()
 
     @property
     def install_id(self) -> str:

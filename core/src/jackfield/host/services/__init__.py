@@ -14,6 +14,7 @@ from jackfield.host.services import (
     secrets,
     status,
     transfer,
+    workshop,
 )
 from jackfield.host.services.context import OPERATIONS, Args, Live, ServiceContext
 
@@ -33,4 +34,5 @@ __all__ = [
     "secrets",
     "status",
     "transfer",
+    "workshop",
 ]

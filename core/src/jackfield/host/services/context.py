@@ -16,6 +16,7 @@ from jackfield.host.channels import ChannelDirectory
 from jackfield.host.diagnosis.threads import in_thread
 from jackfield.host.hub import Hub
 from jackfield.host.launching import Launcher
+from jackfield.host.workshop.workshop import Workshop
 from jackfield.ids import AgentGroupId, MessagingGroupId, SessionId
 from jackfield.models import Address, AgentGroup, InboundRow, MessagingGroup, Session
 from jackfield.store import chats, groups, sessions
@@ -30,6 +31,9 @@ class Live(Protocol):
 
     @property
     def launcher(self) -> Launcher: ...
+
+    @property
+    def workshop(self) -> Workshop: ...
 
     @property
     def channels(self) -> ChannelDirectory: ...
@@ -90,6 +94,10 @@ class ServiceContext:
     def launcher(self) -> Launcher:
         """The running host's; without one, a launcher that has launched nothing."""
         return self.live.launcher if self.live is not None else Launcher(self.hub)
+
+    @cached_property
+    def workshop(self) -> Workshop:
+        return self.live.workshop if self.live is not None else Workshop(self.hub, self.launcher)
 
     async def runtime(self, name: str) -> Runtime:
         """The one runtime of that name; its plugin is imported beside the event loop.
@@ -192,6 +200,20 @@ class Args:
             raise UsageError(f"{name} must be text, got {value!r}")
         if value is not None and not _whole(value):
             raise UsageError(f"{name} holds bytes that are no UTF-8, or half a character")
+        return value
+
+    def words(self, name: str) -> list[str]:
+        """A list of texts; empty when it is not given."""
+        value = self._values.get(name) or []
+        if not isinstance(value, list) or not all(isinstance(one, str) and _whole(one) for one in value):
+            raise UsageError(f"{name} must be a list of texts")
+        return value
+
+    def table(self, name: str) -> dict[str, Any]:
+        """A table of JSON values; empty when it is not given."""
+        value = self._values.get(name) or {}
+        if not isinstance(value, dict):
+            raise UsageError(f"{name} must be a table")
         return value
 
     def number(self, name: str, default: int, *, low: int = 0, high: int = 2**53) -> int:

@@ -8,8 +8,8 @@ file: so runners have the old set or the new one, never half of each.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,17 @@ from typing import Any
 from jackfield.config.files import write_atomically
 from jackfield.models.packages import MANAGERS, Manager, Packages, name_of
 
-__all__ = ["Installed", "Shelf", "folders_seen", "missing", "read_installed", "write_installed"]
+__all__ = [
+    "Installed",
+    "Shelf",
+    "build_of",
+    "folders_seen",
+    "forget_builds",
+    "holds",
+    "missing",
+    "read_installed",
+    "write_installed",
+]
 
 FILE = "installed.json"
 
@@ -85,6 +95,11 @@ def folders_seen(group: Path, seen_as: str) -> dict[str, str]:
     }
 
 
+def holds(known: Shelf | None, names: Iterable[str], base: str) -> bool:
+    """Whether exactly these are installed, for that image."""
+    return known is not None and known.base == base and set(known.packages) == set(names)
+
+
 def missing(recorded: Packages, installed: Installed, base: str) -> Packages:
     """What is recorded but not there: never installed, or installed for another image (C178).
 
@@ -108,8 +123,15 @@ def _versioned(package: str) -> str:
 
 
 def _of_the_system(name: str) -> bool:
-    folder = "/var/lib/dpkg/info"
-    try:
-        return any(entry in (f"{name}.list",) or entry.startswith(f"{name}:") for entry in os.listdir(folder))  # noqa: PTH208
-    except OSError:
-        return False
+    folder = Path("/var/lib/dpkg/info")
+    return (folder / f"{name}.list").exists() or any(folder.glob(f"{name}:*.list"))
+
+
+def forget_builds(group: Path, kept: Iterable[Installed]) -> None:
+    """Remove all builds but these: what is installed now, and before, which runners may still use."""
+    named = {(manager, one.build) for installed in kept for manager, one in installed.shelves.items()}
+    for manager in MANAGERS:
+        folder = packages_of(group) / manager
+        for build in folder.iterdir() if folder.is_dir() else ():
+            if (manager, build.name) not in named:
+                shutil.rmtree(build, ignore_errors=True)
