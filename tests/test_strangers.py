@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from jackfield.errors import Conflict, NotFound, UsageError
 
 from tests.conftest import MakeExchange
 from tests.harness.exchange import Exchange, prepared
@@ -97,6 +98,33 @@ def test_a_denied_stranger_and_an_ignored_chat_are_remembered_and_forgiven(excha
     assert exchange.op("user.forgive", chat="postbox:box:gate", user="postbox:dora")["forgiven"] == 1
     exchange.say("gate", "let me in at last", sender="dora")
     card(exchange, "postbox:dora")
+
+
+def test_commands_find_people_by_a_name_that_one_of_them_has(exchange: Exchange) -> None:
+    """C141: a name finds somebody; what is granted is granted to the id."""
+    exchange.join("names", policy="public")
+    exchange.say("names", "hi", sender="17", name="Robin", aliases=["@Robin"])
+    exchange.wait_text("names", "hi")
+    exchange.wait_for(lambda: exchange.query("SELECT 1 FROM user_aliases"), "the alias")
+    said = exchange.run("member", "add", "postbox:@robin", "andy").stdout
+    assert "postbox:17 is a member" in said
+    with pytest.raises(NotFound):
+        exchange.op("member.add", user="postbox:@nobody", group="andy")
+    exchange.say("names", "I am Robin now", sender="99", name="Robin", aliases=["@robin"])
+    exchange.wait_text("names", "I am Robin now")
+    exchange.wait_for(lambda: len(exchange.query("SELECT 1 FROM user_aliases")) == 2, "the second one")
+    with pytest.raises(Conflict):
+        exchange.op("owner.add", user="postbox:@robin")
+    shown = exchange.run("user", "show", "postbox:17").stdout
+    assert "@robin" in shown and "andy" in shown
+    assert exchange.op("user.timezone", user="postbox:17", timezone="Asia/Tokyo")["timezone"] == "Asia/Tokyo"
+    with pytest.raises(UsageError):
+        exchange.op("user.timezone", user="postbox:17", timezone="Tokyo")
+    assert exchange.op("user.show", user="postbox:17")["timezone"] == "Asia/Tokyo"
+    assert exchange.op("user.timezone", user="postbox:17")["timezone"] is None
+    exchange.join("closed", policy="strict")
+    exchange.say("closed", "let Robin in", sender="99", name="Robin", aliases=["@robin", "17"])
+    exchange.wait_for(lambda: exchange.audit("closed") == {"unknown_sender_strict": 1}, "the refusal")
 
 
 def test_the_operator_claims_ownership_from_a_chat(make_exchange: MakeExchange) -> None:
