@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,8 +19,10 @@ from jackfield.api import ApprovalChoice, ApprovalField, ApprovalState
 from jackfield.errors import Conflict, MalformedData, NotAllowed, NotFound, TooLarge, UnsafePath
 from jackfield.host.approvals import Decision, HostKind
 from jackfield.host.approvals.digest import canonical
+from jackfield.host.retention import Retention
+from jackfield.host.spool import Spool
 from jackfield.ids import ApprovalId
-from jackfield.store import approvals
+from jackfield.store import approvals, groups
 from jackfield.store.approvals import DeedOutcome, Via
 
 BY = "fake:ann"
@@ -361,6 +364,44 @@ async def test_when_nobody_can_be_asked_the_agent_hears_how_it_can_be_decided(de
     await desk.quiet()
     assert f"`jackfield approval approve {ticket.id}`" in desk.told[0][1]
     assert (await desk.item(ticket.id)).state is ApprovalState.PENDING
+
+
+# ---- ends that nobody chose, and forgetting
+
+
+async def test_a_conversation_that_is_closed_waits_for_nothing(desk: Desk) -> None:
+    ticket = await desk.request()
+    await desk.bench.hub.store.write(approvals.cancel_of_session, desk.session.id, desk.bench.clock.now())
+    await desk.engine.sweep()
+    await desk.quiet()
+    item = await desk.item(ticket.id)
+    assert (item.state, item.finished_at is not None) == (ApprovalState.CANCELLED, True)
+    assert not await yes(desk, ticket.id)
+
+
+async def test_a_group_that_is_removed_takes_its_questions_along(desk: Desk) -> None:
+    ticket = await desk.request()
+    await desk.bench.hub.store.write(groups.remove_agent_group, desk.bench.group.id, desk.bench.clock.now())
+    assert (await desk.item(ticket.id)).state is ApprovalState.CANCELLED
+
+
+async def test_what_ended_long_ago_is_forgotten_with_its_files(desk: Desk) -> None:
+    script = desk.bench.hub.home.groups / "helper" / "workspace" / "setup.sh"
+    script.parent.mkdir(parents=True)
+    script.write_text("echo A")
+    old, waits = await desk.request(files=[script]), await desk.request(payload={"n": 2})
+    await yes(desk, old.id)
+    await desk.quiet()
+    copies = desk.bench.hub.home.root / "approvals" / old.id
+    assert copies.is_dir()
+    retention = Retention(desk.bench.hub, Spool(desk.bench.hub))
+    await retention.forget()
+    assert (await desk.item(old.id)).outcome is DeedOutcome.DONE
+    desk.bench.clock.seconds += 8 * 86_400
+    os.utime(copies, (1, 1))
+    await retention.forget()
+    assert not copies.exists()
+    assert [one.id for one in await desk.bench.hub.store.read(approvals.approvals)] == [waits.id]
 
 
 # ---- the host's own kinds

@@ -22,7 +22,7 @@ from jackfield.clock import UnixMs
 from jackfield.errors import MailboxBlocked, NotAllowed, Transient
 from jackfield.host.actions import Actions
 from jackfield.host.questions import Questions, clicked
-from jackfield.ids import InboundId, OutboundId, RequestId, SessionId, TurnId, UserId, new_id
+from jackfield.ids import InboundId, OutboundId, QuestionId, RequestId, SessionId, TurnId, UserId, new_id
 from jackfield.mailbox import RunnerMailbox
 from jackfield.models import (
     ActionInvoked,
@@ -45,10 +45,11 @@ from jackfield.models import (
     Session,
     StreamKind,
     Support,
+    Trust,
     UnknownSenderPolicy,
 )
 from jackfield.models.codec import dumps
-from jackfield.store import chats, events, inbound
+from jackfield.store import chats, events, inbound, questions
 
 LUNCH = Prompt("qst_lunch", "Lunch", "What?", (Choice("p", "Pizza", "Pizza it is"), Choice("s", "Soup")))
 
@@ -60,13 +61,34 @@ class Asking:
     chat: Address
     session: Session
     responses: list[Response]
+    notices: list[tuple[str, str, bool]]
     broken: int = 0
 
     async def ask(self, prompt: Prompt = LUNCH, address: Address | None = None) -> None:
         await self.bench.post(self.session, address or self.chat, MessageContent(prompt=prompt))
         await self.bench.quiet()
 
-    async def click(self, value: str, handle: str = "ann", prompt: str = LUNCH.id, chat: Address | None = None) -> None:
+    async def turn(self, state: InboundState, turn: str = "trn_1") -> None:
+        """Let the ledger know of the turn that asks."""
+        id, now = InboundId(new_id("in")), self.bench.clock.now()
+
+        def enter(db: sqlite3.Connection) -> None:
+            inbound.record(
+                db, id=id, event_id=None, wiring_id=None, session_id=self.session.id, state=InboundState.QUEUED,
+                preview="", now=now,
+            )  # fmt: skip
+            inbound.set_state(db, id, state, now, turn=TurnId(turn))
+
+        await self.bench.hub.store.write(enter)
+
+    async def click(
+        self,
+        value: str,
+        handle: str = "ann",
+        prompt: str = LUNCH.id,
+        chat: Address | None = None,
+        trust: Trust = Trust.PLATFORM,
+    ) -> None:
         address = chat or self.chat
         await self.questions.invoked(
             ActionInvoked(
@@ -75,7 +97,7 @@ class Asking:
                 occurred_at=self.bench.clock.now(),
                 prompt_id=prompt,
                 value=value,
-                user=Person(handle),
+                user=Person(handle, trust=trust),
                 source=MessageRef(address, ("p-1",)),
                 responder=f"r-{handle}",
             )
@@ -124,7 +146,21 @@ async def asking(bench: Bench) -> Asking:
             responses.append(response)
 
     await bench.hub.store.write(open_to_all, chat)
-    made = Asking(bench, Questions(bench.hub, cast(Any, bench.directory), respond=respond), chat, session, responses)
+    notices: list[tuple[str, str, bool]] = []
+
+    class Notices:
+        async def notify(self, session: Session, text: str, *, row_id: str, wake: bool, **more: Any) -> None:
+            if all(known[0] != row_id for known in notices):
+                notices.append((row_id, text, wake))
+
+    made = Asking(
+        bench,
+        Questions(bench.hub, cast(Any, bench.directory), cast(Any, Notices()), respond=respond),
+        chat,
+        session,
+        responses,
+        notices,
+    )
     return made
 
 
@@ -240,6 +276,54 @@ async def test_free_words_answer_where_the_question_allows_them(asking: Asking) 
     assert await asking.say("the fish, please")
     await asking.bench.hub.settle(BOUND)
     assert asking.values == ["the fish, please"]
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_told_to_the_agent_once(asking: Asking) -> None:
+    """C157, C159: the runner that asked was killed; the answer still reaches the agent, and wakes it once."""
+    await asking.ask()
+    await asking.turn(InboundState.RETRYING)
+    await asking.click("p")
+    await asking.click("p")
+    assert asking.values == ["p"]
+    assert [(text, wake) for _, text, wake in asking.notices] == [
+        ("An answer to your earlier question 'Lunch', from fake:ann: Pizza", True)
+    ]
+
+
+async def test_an_answer_that_a_turn_waits_for_is_no_notice(asking: Asking) -> None:
+    await asking.ask()
+    await asking.turn(InboundState.CLAIMED)
+    await asking.click("p")
+    assert (asking.values, asking.notices) == (["p"], [])
+
+
+async def test_a_turn_that_the_ledger_does_not_know_yet_counts_as_waiting_for_a_moment_only(asking: Asking) -> None:
+    await asking.ask()
+    await asking.turn(InboundState.CLAIMED, "trn_2")
+    store, now = asking.bench.hub.store, asking.bench.clock.now()
+    asked = await store.read(questions.question, QuestionId(LUNCH.id))
+    assert asked is not None
+    for age, awaited in ((1_000, True), (60_000, False)):
+        aged = replace(asked, created_at=UnixMs(now - age))
+        assert await store.read(questions.is_awaited, aged, now) is awaited
+
+
+async def test_a_question_to_some_people_is_answered_by_nobody_else(asking: Asking) -> None:
+    await asking.ask(replace(LUNCH, allowed_users=("ann",)))
+    await asking.click("p", "bob")
+    await asking.click("p", "ann", trust=Trust.UNVERIFIED)
+    assert not await asking.say("1", "bob")
+    assert asking.values == []
+    assert [text for _, text in asking.replies] == ["This question is for somebody else."] * 2
+    await asking.click("p", "ann")
+    assert asking.values == ["p"]
+
+
+@pytest.mark.parametrize("id", ["ap_01k742sg00827jg9j4s9", "AP_anything"])
+async def test_a_question_can_not_pass_for_an_approval(asking: Asking, id: str) -> None:
+    """Whoever answered it would decide the approval of that id."""
+    await asking.ask(replace(LUNCH, id=id))
+    assert await asking.bench.states(asking.session) == [(DeliveryState.FAILED, "QuestionIdTaken")]
 
 
 async def test_a_session_can_not_take_over_the_question_of_another(asking: Asking) -> None:

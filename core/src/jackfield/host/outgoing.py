@@ -276,7 +276,7 @@ class Planner:
 
         def ask(db: sqlite3.Connection) -> bool:
             id = QuestionId(prompt.id)
-            questions.add(db, id, session.id, row.seq, address, dumps(prompt), expires, now)
+            questions.add(db, id, session.id, row.seq, address, dumps(prompt), expires, now, row.turn)
             known = questions.question(db, id)
             return known is not None and (known.session_id, known.out_seq) == (session.id, row.seq)
 

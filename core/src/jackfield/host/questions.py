@@ -2,7 +2,8 @@
 
 The question is opened in the store when its message is planned.  Whoever answers is judged before anything in the chat
 changes; the first allowed answer counts, is written into the session's inbox under the question's id, and the runner is
-rung.  Every other click is told why it did nothing.
+rung.  When the turn that asked is over, because its runner died, say, the answer is also a notice to the agent, once.
+Every other click is told why it did nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from jackfield.errors import ChannelError, JackfieldError, MalformedData, NotFou
 from jackfield.host.admission import admits
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
-from jackfield.ids import QuestionId, RequestId, SessionId, UserId, user_id
+from jackfield.host.inbox import Inbox
+from jackfield.ids import QuestionId, RequestId, SessionId, UserId, derive_id, user_id
 from jackfield.models import (
     ActionInvoked,
     Addressed,
@@ -29,10 +31,12 @@ from jackfield.models import (
     Prompt,
     Response,
     ResponseStatus,
+    SessionStatus,
     Support,
+    Trust,
     loads,
 )
-from jackfield.store import questions
+from jackfield.store import questions, sessions
 from jackfield.store.questions import Decision, Question
 
 __all__ = ["Questions", "match_text_answer"]
@@ -74,10 +78,11 @@ def match_text_answer(prompt: Prompt, text: str) -> str | None:
 
 
 class Questions:
-    def __init__(self, hub: Hub, channels: ChannelDirectory, *, respond: Respond) -> None:
+    def __init__(self, hub: Hub, channels: ChannelDirectory, inbox: Inbox, *, respond: Respond) -> None:
         """`respond` writes an answer into a session's inbox, where the first one stays, and rings the runner."""
         self._hub = hub
         self._channels = channels
+        self._inbox = inbox
         self._respond = respond
 
     async def invoked(self, event: ActionInvoked) -> None:
@@ -135,7 +140,11 @@ class Questions:
                 continue
             decision = await self._hub.store.write(questions.decide, question.id, value, user, now)
             if decision is Decision.DECIDED:
-                self._hub.spawn(self._keep_handing_over(question, value, user), f"answer {question.id}")
+                try:
+                    await self._hand_over(question, value, user)
+                except JackfieldError as problem:
+                    log.warning("the answer to %s could not be handed over yet: %s", question.id, problem)
+                    self._hub.spawn(self._keep_handing_over(question, value, user), f"answer {question.id}")
                 return True
         return False
 
@@ -191,10 +200,26 @@ class Questions:
         body = json.dumps({"value": value, "by": by}, ensure_ascii=False)
         at = self._hub.clock.now()
         response = Response(request_id=RequestId(question.id), status=ResponseStatus.OK, body=body, at=at)
+        awaited = await self._hub.store.read(questions.is_awaited, question, at)
         try:
             await self._respond(question.session_id, response)
+            if not awaited:
+                await self._tell_late(question, value, by)
         except NotFound:
             log.info("the session that asked %s is gone", question.id)
+
+    async def _tell_late(self, question: Question, value: str, by: UserId) -> None:
+        """Nobody waits for the answer any more: the agent reads it as a notice, once, and is woken once (C157)."""
+        session = await self._hub.store.read(sessions.session, question.session_id)
+        if session is None or session.status is SessionStatus.CLOSED:
+            return
+        prompt = loads(Prompt, question.prompt)
+        label = next((one.label for one in prompt.choices if one.value == value), value)
+        text = f"An answer to your earlier question {prompt.title or prompt.question!r}, from {by}: {label}"
+        row_id = derive_id("in", session.id, question.id)
+        await self._inbox.notify(
+            session, text, subject="late answer", wake=True, origin=question.address, row_id=row_id
+        )
 
     async def _keep_handing_over(self, question: Question, value: str, by: UserId) -> None:
         """A typed answer is not routed again, so the hand-over itself is repeated."""
@@ -224,4 +249,7 @@ class Questions:
 
 
 def _is_asked(prompt: Prompt, person: Person) -> bool:
-    return not person.is_bot and (not prompt.allowed_users or person.handle in prompt.allowed_users)
+    """Whether the question is for that person; a name that nobody vouches for is nobody's (C141)."""
+    if person.is_bot or not prompt.allowed_users:
+        return not person.is_bot
+    return person.handle in prompt.allowed_users and person.trust is not Trust.UNVERIFIED

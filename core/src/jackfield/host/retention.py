@@ -18,9 +18,9 @@ from jackfield.errors import JackfieldError, MailboxDamaged, MailboxError
 from jackfield.host.hub import Hub
 from jackfield.host.outgoing import remove_files
 from jackfield.host.spool import Spool
-from jackfield.ids import AgentGroupId, InboundId, SessionId
+from jackfield.ids import AgentGroupId, ApprovalId, InboundId, SessionId
 from jackfield.mailbox import HostMailbox, SessionFolder, Watermark
-from jackfield.store import chains, deliveries, events, forgetting, wirings
+from jackfield.store import activity, approvals, chains, deliveries, events, forgetting, wirings
 from jackfield.store.forgetting import EndedMessage
 
 __all__ = ["Retention"]
@@ -69,9 +69,12 @@ class Retention:
             wirings.expire_sticky(db, now)
             gone = events.prune_events(db, before) + deliveries.prune_deliveries(db, before)
             gone += chains.close_unasked(db, before) + chains.forget_chains(db, before)
+            gone += activity.forget_activity(db, before)
             return gone + forgetting.forget_questions(db, before) + forgetting.forget_drops(db, before)
 
         while await self._hub.store.write(forget):
+            await self._hub.clock.sleep(PAUSE)
+        while await self._hub.store.write(approvals.forget, before):
             await self._hub.clock.sleep(PAUSE)
 
     async def _messages(self, before: UnixMs) -> None:
@@ -139,6 +142,9 @@ class Retention:
             session_id, _, seq = place.name.rpartition("-")
             number = int(seq) if seq.isdigit() else 0
             if not await self._hub.store.read(deliveries.parts_of, SessionId(session_id), number):
+                await asyncio.to_thread(remove_files, place)
+        for place in await asyncio.to_thread(_older, home.root / "approvals", "ap_*", before):
+            if await self._hub.store.read(approvals.approval, ApprovalId(place.name)) is None:
                 await asyncio.to_thread(remove_files, place)
         for place in await asyncio.to_thread(_set_aside, home.sessions, before):
             try:

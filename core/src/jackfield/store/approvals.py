@@ -371,11 +371,10 @@ def unfinished(db: sqlite3.Connection) -> list[Approval]:
     return [_approval(row) for row in rows]
 
 
-def forget(db: sqlite3.Connection, before: UnixMs, limit: int = 500) -> list[ApprovalId]:
-    """Delete what ended before that moment, with its cards; whose files may go."""
-    rows = db.execute(
+def forget(db: sqlite3.Connection, before: UnixMs, limit: int = 500) -> int:
+    """Delete what ended before that moment, with its cards; how many."""
+    return db.execute(
         "DELETE FROM approvals WHERE id IN (SELECT id FROM approvals WHERE state <> 'pending' AND decided_at < ? "
-        "AND finished_at IS NOT NULL LIMIT ?) RETURNING id",
+        "AND finished_at IS NOT NULL LIMIT ?)",
         (before, limit),
-    ).fetchall()
-    return [ApprovalId(row[0]) for row in rows]
+    ).rowcount

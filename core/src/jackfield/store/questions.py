@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from jackfield.clock import UnixMs
-from jackfield.ids import QuestionId, SessionId, UserId
+from jackfield.ids import QuestionId, SessionId, TurnId, UserId
 from jackfield.models import Address
 
 __all__ = [
@@ -20,10 +20,15 @@ __all__ = [
     "decide",
     "expire_due",
     "expire_of_session",
+    "is_awaited",
     "open_in_chat",
     "open_questions",
     "question",
 ]
+
+
+LEDGER_LAG = 10_000
+"""Milliseconds within which the ledger knows of a turn, at the latest."""
 
 
 class QuestionState(StrEnum):
@@ -60,9 +65,13 @@ class Question:
     created_at: UnixMs
     expires_at: UnixMs | None
     decided_at: UnixMs | None
+    turn: TurnId | None
+    """The one that asked."""
 
 
-_COLUMNS = "id, session_id, out_seq, address, prompt, state, value, decided_by, created_at, expires_at, decided_at"
+_COLUMNS = (
+    "id, session_id, out_seq, address, prompt, state, value, decided_by, created_at, expires_at, decided_at, turn"
+)
 
 
 def _question(row: tuple[Any, ...]) -> Question:
@@ -78,6 +87,7 @@ def _question(row: tuple[Any, ...]) -> Question:
         created_at=UnixMs(row[8]),
         expires_at=row[9],
         decided_at=row[10],
+        turn=row[11],
     )
 
 
@@ -90,14 +100,29 @@ def add(
     prompt: str,
     expires_at: UnixMs | None,
     now: UnixMs,
+    turn: TurnId | None = None,
 ) -> bool:
     """Open a question.  False when this id is there already; then nothing changes."""
     done = db.execute(
-        "INSERT INTO questions (id, session_id, out_seq, address, prompt, state, created_at, expires_at) "
-        "VALUES (?, ?, ?, ?, ?, 'open', ?, ?) ON CONFLICT (id) DO NOTHING",
-        (id, session_id, out_seq, str(address), prompt, now, expires_at),
+        "INSERT INTO questions (id, session_id, out_seq, address, prompt, state, created_at, expires_at, turn) "
+        "VALUES (?, ?, ?, ?, ?, 'open', ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        (id, session_id, out_seq, str(address), prompt, now, expires_at, turn),
     )
     return done.rowcount == 1
+
+
+def is_awaited(db: sqlite3.Connection, question: Question, now: UnixMs) -> bool:
+    """Whether the turn that asked still runs.  True when nobody knows which one it was, or does not know it yet."""
+    if question.turn is None:
+        return True
+    states = [
+        row[0]
+        for row in db.execute(
+            "SELECT state FROM inbound WHERE session_id = ? AND turn = ? ORDER BY ord DESC LIMIT 200",
+            (question.session_id, question.turn),
+        )
+    ]
+    return "claimed" in states or (not states and now < question.created_at + LEDGER_LAG)
 
 
 def question(db: sqlite3.Connection, id: QuestionId) -> Question | None:

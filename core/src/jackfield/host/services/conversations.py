@@ -27,7 +27,7 @@ from jackfield.models import (
     Session,
     SessionStatus,
 )
-from jackfield.store import chats, deliveries, events, groups, inbound, questions, sessions
+from jackfield.store import approvals, chats, deliveries, events, groups, inbound, questions, sessions
 
 __all__: list[str] = []
 
@@ -116,8 +116,8 @@ async def session_stop(context: ServiceContext, args: Args) -> dict[str, Any]:
 async def session_clear(context: ServiceContext, args: Args) -> dict[str, Any]:
     """Close the session: the next message begins a new one, with an empty mailbox and no memory of this one.
 
-    What waits to be answered is dropped, and open questions end.  What the agent has answered is still delivered:
-    people read it as part of what was said before.
+    What waits to be answered is dropped, and open questions and approvals end.  What the agent has answered is still
+    delivered: people read it as part of what was said before.
     """
     session = await context.session(args.text("id"))
     if session.status is SessionStatus.CLOSED:
@@ -129,6 +129,7 @@ async def session_clear(context: ServiceContext, args: Args) -> dict[str, Any]:
         for entry in left:
             inbound.set_state(db, entry.id, InboundState.DROPPED, now, reason="session cleared")
         questions.expire_of_session(db, session.id, now)
+        approvals.cancel_of_session(db, session.id, now)
         sessions.close_session(db, session.id, now)
         return len(left)
 
@@ -137,6 +138,7 @@ async def session_clear(context: ServiceContext, args: Args) -> dict[str, Any]:
     if context.live is not None:
         await context.live.retire_runner(session.id)
         await context.live.tell_askers()
+        await context.live.approvals.sweep()
     return {"id": session.id, "dropped": dropped}
 
 

@@ -163,6 +163,7 @@ async def group_remove(context: ServiceContext, args: Args) -> dict[str, Any]:
         for other in knew_it:
             await context.live.project(other)
         await context.live.tell_askers()
+        await context.live.approvals.sweep()
     return {"removed": group.folder, "folder": str(context.hub.home.groups / group.folder)}
 
 

@@ -11,7 +11,7 @@ from jackfield.host.agents.ends import stopped_chains
 from jackfield.host.logs.files import log_troubles
 from jackfield.host.registration.claiming import unowned
 from jackfield.host.services.context import Args, ServiceContext, operation
-from jackfield.store import deliveries, inbound
+from jackfield.store import approvals, deliveries, inbound
 
 __all__: list[str] = []
 
@@ -21,7 +21,12 @@ async def status(context: ServiceContext, args: Args) -> dict[str, Any]:
     """The host at a glance.  `running` is False when the command looked into the store itself."""
 
     def look(db: sqlite3.Connection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        return {"messages": inbound.counts(db), "deliveries": deliveries.counts(db)}, stopped_chains(db)
+        counts = {
+            "messages": inbound.counts(db),
+            "deliveries": deliveries.counts(db),
+            "approvals": approvals.counts(db),
+        }
+        return counts, stopped_chains(db)
 
     ledger, stopped = await context.hub.store.read(look)
     live = context.live.report() if context.live is not None else {}

@@ -22,6 +22,8 @@ _LEDGER = (
     "CREATE INDEX inbound_by_turn ON inbound (turn) WHERE turn IS NOT NULL",
     # created_by: the agent group whose agent made this one.
     "ALTER TABLE agent_groups ADD COLUMN created_by TEXT",
+    # turn: the one that asked, by which the host knows whether anybody waits for the answer still (C157).
+    "ALTER TABLE questions ADD COLUMN turn TEXT",
     """CREATE TABLE chains (
         id TEXT PRIMARY KEY,
         messages INTEGER NOT NULL,
