@@ -228,6 +228,18 @@ async def test_every_connection_goes_through_the_proxy(
         assert peer.line.count("POST", "/upload") == 1
 
 
+async def test_of_a_message_with_a_bad_file_nothing_arrives(synapse: Synapse, tmp_path: Path) -> None:
+    """C075: the core sends its text and its good files one by one then."""
+    good = tmp_path / "good.txt"
+    good.write_text("good")
+    files = (OutFile("good.txt", str(good), 4), OutFile("missing.txt", str(tmp_path / "missing.txt"), 4))
+    async with people(synapse) as peer, running(peer, tmp_path / "c") as (channel, _):
+        with pytest.raises(SendNotAllowed, match=r"missing\.txt"):
+            await channel.send(peer.address(), OutMessage(text="two", files=files), idempotency_key="dl_files")
+        await channel.send(peer.address(), OutMessage(text="after"), idempotency_key="dl_after")
+        assert (await asyncio.wait_for(peer.arrived(), 30)).text == "after"
+
+
 async def test_two_instances_with_one_account_are_refused(synapse: Synapse, tmp_path: Path) -> None:
     """C236: both would answer."""
     async with people(synapse) as peer:

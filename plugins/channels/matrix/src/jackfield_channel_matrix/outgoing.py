@@ -179,6 +179,12 @@ class Outgoing:
         return found
 
     async def _upload(self, address: Address, file: OutFile, caption: str) -> dict[str, Any]:
+        try:
+            return await self._uploaded(address, file, caption)
+        except OSError as problem:
+            raise SendNotAllowed(f"the file {file.name!r} can't be read: {problem.strerror}") from None
+
+    async def _uploaded(self, address: Address, file: OutFile, caption: str) -> dict[str, Any]:
         encrypted = (await self._rooms.get(address.platform_id)).encrypted
         path = Path(file.path)
         head = await asyncio.to_thread(_head, path)
