@@ -80,6 +80,19 @@ class Redactor:
                 spans += _compared(data, start, net.words[number - len(TRIGGERS)])
         return _masked(data, spans) if spans else text
 
+    @property
+    def knows_any(self) -> bool:
+        """Whether any value is registered, so that `values` can change anything."""
+        return bool(self._known)
+
+    def opening(self, text: str) -> str:
+        """`values` for a text that still grows, without its last word: that may be the beginning of a secret."""
+        if not self._known:
+            return text
+        words = text.rstrip()
+        last = max(words.rfind(" "), words.rfind("\n"), words.rfind("\t"))
+        return self.values(text if len(words) < len(text) else text[: last + 1])
+
     def values(self, text: str) -> str:
         """The text with every known secret replaced, and nothing else touched: for what people and agents read."""
         if not self._known:

@@ -89,6 +89,17 @@ class ToolContext(Protocol):
         """
         ...
 
+    async def secret(self, name: str) -> str:
+        """The value of a secret that this agent was given (`jackfield secret assign`); its use is on record.
+
+        Keep it out of results, messages, files and logs: use it, for a request's header, say.  Values that stand in a
+        result all the same are masked.
+
+        Raises:
+            ToolFailed: the agent has no such secret; it names those that it has.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:

@@ -17,6 +17,7 @@ from jackfield.host.delivery_worker import Ended, Workers
 from jackfield.host.hub import Hub
 from jackfield.host.outgoing import Planner, Refusal, message_parts, passed_hooks, remove_files
 from jackfield.host.pacing import Pacer
+from jackfield.host.secrets.masking import masked
 from jackfield.host.sending import Sender
 from jackfield.host.streams import Streams
 from jackfield.host.undelivered import undelivered
@@ -214,7 +215,7 @@ class Delivery:
             raise Transient(f"channel {address.instance} is not ready")
         channel = instance.channel
         try:
-            part = OutboundPart(path=path, address=address, message=message, session=None)
+            part = OutboundPart(path=path, address=address, message=masked(message), session=None)
             message = await passed_hooks(self._hub, part)
         except Refusal as refused:
             raise SendNotAllowed(str(refused)) from None
@@ -248,7 +249,7 @@ class Delivery:
         if not isinstance(channel, Edits) or channel.capabilities(address).edit is Support.NONE:
             raise Unsupported(f"messages in {address} can't be edited")
         try:
-            part = OutboundPart(path=SendPath.EDIT, address=address, message=message, session=None)
+            part = OutboundPart(path=SendPath.EDIT, address=address, message=masked(message), session=None)
             message = await passed_hooks(self._hub, part)
         except Refusal as refused:
             raise SendNotAllowed(str(refused)) from None

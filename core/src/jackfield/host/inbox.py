@@ -28,6 +28,7 @@ from jackfield.errors import (
 )
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
+from jackfield.host.secrets.masking import masked
 from jackfield.host.spool import SPOOL_TOKEN, Spool
 from jackfield.ids import InboundId, SessionId, new_id
 from jackfield.mailbox import HostMailbox, SessionFolder, file_name
@@ -45,6 +46,7 @@ from jackfield.models import (
     Session,
     StoredFile,
 )
+from jackfield.redaction import REDACTOR
 from jackfield.store import inbound, sessions
 
 __all__ = ["Inbox"]
@@ -107,9 +109,11 @@ class Inbox:
         now = self._hub.clock.now()
         attempts = {row.id: row.attempt for row in rows}
 
+        clean = [masked(row) for row in rows]
+
         def put(box: HostMailbox) -> list[InboundId]:
             known = []
-            for done in box.enqueue(rows, notes):
+            for done in box.enqueue(clean, notes):
                 if done.raised:
                     # It may have been taken as context already; now it must start a turn (messaging.md 3.6).
                     box.retry(done.id, attempts[done.id] + 1, now)
@@ -132,6 +136,7 @@ class Inbox:
     ) -> None:
         """A notice from the host to the agent; with a `row_id` it is given at most once."""
         now = self._hub.clock.now()
+        text = REDACTOR.values(text)
         row = InboundRow(
             id=InboundId(row_id or new_id("in")),
             kind=InboundKind.NOTICE,
@@ -163,7 +168,7 @@ class Inbox:
         session = await self._hub.store.read(sessions.session, session_id)
         if session is None:
             raise NotFound(f"session {session_id} does not exist any more")
-        return await self.use(session, lambda box: box.respond(response))
+        return await self.use(session, lambda box: box.respond(masked(response)))
 
     async def use(self, session: Session, work: Callable[[HostMailbox], T]) -> T:
         """Run `work` on the session's mailbox, making, freeing or replacing it as needed."""

@@ -20,6 +20,7 @@ from jackfield.api import Accepted, Cursor
 from jackfield.errors import JackfieldError, MalformedData
 from jackfield.host.channels import ChannelInstance
 from jackfield.host.hub import Hub
+from jackfield.host.secrets.masking import masked
 from jackfield.host.spool import Spool
 from jackfield.ids import EventId
 from jackfield.models import Event, EventState, MessageReceived, Person, Trust, dumps, loads
@@ -117,7 +118,7 @@ class Intake:
         self._check(instance, event)
         if isinstance(event, MessageReceived):
             event = self._with_honest_sender(instance, event)
-            event = await self._spool.shorten(event)
+            event = await self._spool.shorten(masked(event))
         body = dumps(event)
         reach("host.accept.before_commit")
         quiet = self._hub.store.quiet

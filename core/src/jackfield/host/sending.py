@@ -28,6 +28,7 @@ from jackfield.host.channels import ChannelInstance
 from jackfield.host.degrade import degrade
 from jackfield.host.hub import Hub
 from jackfield.host.outgoing import WHOLE, message_parts
+from jackfield.host.secrets.masking import masked_error
 from jackfield.host.streams import Streams
 from jackfield.models import (
     Capabilities,
@@ -120,7 +121,8 @@ class Sender:
                     if part is not None:
                         self.on_leave(part)
                     return await call()
-            except ChannelError:
+            except ChannelError as problem:
+                masked_error(problem)
                 raise
             except TimeoutError as problem:
                 raise Ambiguous(f"no answer within {SEND_SECONDS:g} s") from problem
@@ -128,7 +130,7 @@ class Sender:
                 # A fault of the adapter's: whether the request left is unknown.
                 self._hub.trouble(f"channel {instance.name}")
                 log.exception("channel %s raised an untyped error", instance.name)
-                raise Ambiguous(f"{type(problem).__name__}: {problem}") from problem
+                raise masked_error(Ambiguous(f"{type(problem).__name__}: {problem}")) from problem
 
     # ---- kinds
 

@@ -31,6 +31,7 @@ from jackfield.models import (
     Threads,
 )
 from jackfield.models.splitting import measure
+from jackfield.redaction import REDACTOR
 from jackfield.store import chats, deliveries, inbound, wirings
 
 __all__ = ["Streams"]
@@ -146,8 +147,9 @@ class Streams:
             if live is None:
                 self._refused.add(key)
                 return
-        if draft.text != live.text and not live.claimed:
-            live.text = draft.text
+        text = REDACTOR.opening(draft.text)
+        if text != live.text and text.strip() and not live.claimed:
+            live.text = text
             live.changed.set()
 
     async def _open(self, session: Session, key: _Key, address: Address) -> _Live | None:

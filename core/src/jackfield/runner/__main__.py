@@ -18,6 +18,7 @@ from jackfield.errors import JackfieldError, MailboxFormat, MalformedData
 from jackfield.mailbox import READABLE_FORMATS, SessionFolder
 from jackfield.models import RUNNER_PROTOCOL, RunnerSpec
 from jackfield.runner.loop import Runner
+from jackfield.runner.secrets import read_secrets
 
 MISMATCH = 78
 """EX_CONFIG of sysexits.h: starting again without a change makes no sense."""
@@ -43,7 +44,8 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     folder = SessionFolder(Path(arguments[0]).absolute())
     try:
-        return asyncio.run(Runner(folder, read_spec(folder), SystemClock()).run())
+        secrets = read_secrets()
+        return asyncio.run(Runner(folder, read_spec(folder), SystemClock(), secrets).run())
     except MailboxFormat as problem:
         return _ended(problem, MISMATCH)
     except JackfieldError as problem:

@@ -31,6 +31,7 @@ from jackfield.models import (
     SCRIPT_FAILED,
     Ack,
     AckStatus,
+    ActivityKind,
     Address,
     ChatContent,
     Destination,
@@ -59,6 +60,7 @@ from jackfield.runner.mailroom import MailRoom
 from jackfield.runner.prompt import format_recap, notice
 from jackfield.runner.prompting import prompt_of
 from jackfield.runner.scripts import check_scripts
+from jackfield.runner.secrets import Secrets
 from jackfield.runner.system_prompt import compose
 from jackfield.runner.toolbox import Toolbox
 from jackfield.runner.tools import Bound, bind
@@ -88,6 +90,7 @@ class Agent:
         pulse: Pulse,
         board: Board,
         heartbeat: Heartbeat,
+        secrets: Secrets,
     ) -> None:
         self.spec = spec
         self.mail = mail
@@ -95,13 +98,15 @@ class Agent:
         self.pulse = pulse
         self.board = board
         self.heartbeat = heartbeat
+        self.secrets = secrets
+        secrets.tell(self._used_secret)
         self.ring = bell.ring
         self.desk = Desk(mail, clock, spec.epoch, bell.ring)
         self.conversation = Conversation(engine.provider, self._event_came)
         self.continuation_key = f"continuation:{spec.provider.lower()}"
         self._engine = engine
         add_packages(os.environ, spec.package_folders)
-        self.tools = Toolbox.of(self._bind(engine), spec, {}, board, clock, self._tool_called)
+        self.tools = Toolbox.of(self._bind(engine), spec, secrets, board, clock, self._tool_called)
         self.last_origin: Address | None = None
         """Where the last answered person spoke, as far as this runner has written it down."""
         self._endpoint: Endpoint | None = None
@@ -485,7 +490,7 @@ class Agent:
     def _bind(self, engine: Engine) -> list[Bound]:
         pairs: list[tuple[Tool, ToolContext]] = []
         for found, settings in engine.tool_sets:
-            context = SessionContext(self.spec, settings, self.desk, self.pulse, self.board)
+            context = SessionContext(self.spec, settings, self.desk, self.pulse, self.board, self.secrets)
             pairs.extend((tool, context) for tool in found.tools)
         return bind(
             pairs,
@@ -494,6 +499,9 @@ class Agent:
             clock=self.clock,
             on_call=self._tool_called,
         )
+
+    def _used_secret(self, name: str) -> None:
+        self.board.did(ActivityKind.SECRET_USE, name, "")
 
     def _tool_called(self) -> None:
         if self._turn is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -43,12 +43,21 @@ __all__ = ["SessionContext"]
 class SessionContext:
     """The context of one tool set of a session."""
 
-    def __init__(self, spec: RunnerSpec, settings: dict[str, Any], desk: Desk, pulse: Pulse, board: Board) -> None:
+    def __init__(
+        self,
+        spec: RunnerSpec,
+        settings: dict[str, Any],
+        desk: Desk,
+        pulse: Pulse,
+        board: Board,
+        secrets: Mapping[str, str],
+    ) -> None:
         self._spec = spec
         self._settings = settings
         self._desk = desk
         self._pulse = pulse
         self._board = board
+        self._secrets = secrets
 
     @property
     def agent_name(self) -> str:
@@ -131,6 +140,15 @@ class SessionContext:
         if answer.status is ResponseStatus.EXPIRED:
             raise ToolFailed(f"nobody decided about {name} in time")
         return _body(answer)
+
+    async def secret(self, name: str) -> str:
+        """Raises:
+        ToolFailed: this agent was not given it.
+        """
+        if name not in self._secrets:
+            known = ", ".join(sorted(self._secrets)) or "none"
+            raise ToolFailed(f"there is no secret {name!r} for this agent; it has: {known}")
+        return self._secrets[name]
 
     # ---- parts
 

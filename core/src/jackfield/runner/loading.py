@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,25 +29,44 @@ class Engine:
     """With what the group says for each."""
 
 
-def load_engine(spec: RunnerSpec) -> Engine:
+def load_engine(spec: RunnerSpec, secrets: Mapping[str, str] | None = None) -> Engine:
     """Import the named plugins and make the provider.  Slow: for a worker thread.
+
+    Each `secret:NAME` in the provider's settings is replaced by the secret; without any to look in, it stays.
 
     Raises:
         PluginBroken: one is not installed, can't be imported, or doesn't register what its name says.
     """
     kind = _find("provider", "register_providers", spec.provider, ProviderType, spec)
-    settings = _settings(spec.provider, kind, {key: _json(value) for key, value in spec.provider_settings.items()})
+    told = {key: _json(value) for key, value in spec.provider_settings.items()}
+    settings = _settings(spec.provider, kind, told if secrets is None else _with_secrets(spec, told, secrets))
     sets = []
     for name in spec.tools:
         found = _find("tools", "register_tools", name, ToolSet, spec)
-        told = _json(spec.tool_settings.get(name, "{}"))
-        sets.append((found, told if isinstance(told, dict) else {}))
+        given = _json(spec.tool_settings.get(name, "{}"))
+        sets.append((found, given if isinstance(given, dict) else {}))
     try:
         provider = kind.create(settings)
     except Exception as problem:
         _LOG.exception("provider %s could not be created", spec.provider)
         raise PluginBroken(spec.provider, "create", repr(problem)) from problem
     return Engine(provider, settings, tuple(sets))
+
+
+def _with_secrets(spec: RunnerSpec, settings: dict[str, Any], secrets: Mapping[str, str]) -> dict[str, Any]:
+    """Raises:
+    PluginBroken: a secret that they refer to was not given to this agent.
+    """
+    from jackfield.models.secret_references import NoSecret
+    from jackfield.runner.secrets import resolve_all
+
+    try:
+        found: dict[str, Any] = resolve_all(settings, secrets)
+    except NoSecret as problem:
+        raise PluginBroken(
+            spec.provider, "settings", str(problem), fix="`jackfield secret set NAME`, then `secret assign NAME GROUP`"
+        ) from None
+    return found
 
 
 def _find(word: str, hook: str, name: str, kind: type[Any], spec: RunnerSpec) -> Any:

@@ -21,6 +21,7 @@ from jackfield.runner.board import Board
 from jackfield.runner.heartbeat import Heartbeat
 from jackfield.runner.intake import Fence, Taken, take
 from jackfield.runner.mailroom import MailRoom
+from jackfield.runner.secrets import Secrets
 
 if TYPE_CHECKING:
     from jackfield.runner.agent import Agent
@@ -44,8 +45,9 @@ _REPLACED = UnixMs(-1)
 class Runner:
     """One session's runner.  `run` gives the process's exit code."""
 
-    def __init__(self, folder: SessionFolder, spec: RunnerSpec, clock: Clock) -> None:
+    def __init__(self, folder: SessionFolder, spec: RunnerSpec, clock: Clock, secrets: Secrets | None = None) -> None:
         self._spec = spec
+        self._secrets = secrets if secrets is not None else Secrets()
         self._folder = folder
         self._clock = clock
         self._limits = spec.limits
@@ -246,10 +248,13 @@ class Runner:
         def fetch() -> tuple[type[Agent], Engine]:
             agent = importlib.import_module("jackfield.runner.agent")
             loading = importlib.import_module("jackfield.runner.loading")
-            return agent.Agent, loading.load_engine(self._spec)
+            return agent.Agent, loading.load_engine(self._spec, self._secrets)
 
         made, engine = await asyncio.to_thread(fetch)
-        return made(self._spec, engine, self._mail, self._clock, self._bell, self._pulse, self._board, self._heartbeat)
+        return made(
+            self._spec, engine, self._mail, self._clock, self._bell, self._pulse, self._board, self._heartbeat,
+            self._secrets,
+        )  # fmt: skip
 
     async def _agent(self) -> Agent | None:
         """The agent, once it is loaded; None when the runner is told to stop before.  A load that failed is tried again

@@ -229,6 +229,7 @@ class ToolRecorder:
         workspace: the agent's folder; made when it is not there.
         answers: what `act` answers by the action's name: a value, or a function of the arguments.
         choose: what `ask` answers; without it the first choice.
+        secrets: what `secret` gives by name; `secrets_read` tells which were taken.
     """
 
     def __init__(
@@ -239,6 +240,7 @@ class ToolRecorder:
         destinations: Sequence[str] = ("home", "family"),
         answers: Mapping[str, Any] | None = None,
         choose: Callable[[Prompt], str] | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         workspace.mkdir(parents=True, exist_ok=True)
         self.sent: list[SentMessage] = []
@@ -254,6 +256,8 @@ class ToolRecorder:
         self._settings = dict(settings or {})
         self._answers = dict(answers or {})
         self._choose = choose
+        self.secrets = dict(secrets or {})
+        self.secrets_read: list[str] = []
         self._known = {name: Address("terminal", "terminal", name) for name in destinations}
 
     @property
@@ -315,6 +319,13 @@ class ToolRecorder:
             return answer
         found = answer(arguments)
         return await found if isinstance(found, Awaitable) else found
+
+    async def secret(self, name: str) -> str:
+        await self._reach()
+        if name not in self.secrets:
+            raise ToolFailed(f"there is no secret {name!r} for this agent")
+        self.secrets_read.append(name)
+        return self.secrets[name]
 
     async def _reach(self, to: str | None = None) -> None:
         if self.hang:

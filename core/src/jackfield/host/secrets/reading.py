@@ -20,7 +20,7 @@ from jackfield.store import notes, secrets
 from jackfield.store.faults import translated
 from jackfield.store.opening import connect_reader
 
-__all__ = ["find_secret", "learn_secrets", "secret_source"]
+__all__ = ["find_secret", "learn_secrets", "secret_source", "stored_secret"]
 
 
 def find_secret(home: Home, name: str) -> str | None:
@@ -32,11 +32,20 @@ def find_secret(home: Home, name: str) -> str | None:
     """
     found = os.environ.get(variable(name))
     if found is None:
-        one = global_one(_held(home), name)
-        found = one.value if one is not None else None
+        found = stored_secret(home, name)
     if found is not None:
         REDACTOR.register(found)
     return found
+
+
+def stored_secret(home: Home, name: str) -> str | None:
+    """The store's, whatever the environment says.
+
+    Raises:
+        SecretsLocked, StoreError: as `find_secret`.
+    """
+    one = global_one(_held(home), name)
+    return one.value if one is not None else None
 
 
 def secret_source(home: Home, name: str) -> Literal["environment", "store"] | None:
