@@ -297,29 +297,28 @@ def test_without_sessions_agents_and_chats_are_there_and_conversations_begin_ane
 # ---- what goes in
 
 
-def test_sockets_locks_and_secrets_stay_outside_unless_asked_for(quiet: Exchange, tmp_path: Path) -> None:
+def test_sockets_and_locks_stay_outside_and_so_does_the_key_if_asked_for(quiet: Exchange, tmp_path: Path) -> None:
     """C135."""
     home = quiet.home
-    home.secrets_toml.write_text('token = "SECRETvalue"\n')
-    home.secrets_toml.chmod(0o600)
-    home.master_key.write_bytes(b"k" * 32)
-    home.master_key.chmod(0o600)
+    quiet.op("secret.set", name="TOKEN", value="SECRETvalue")
     try:
         without, with_them = tmp_path / "a.tar.gz", tmp_path / "b.tar.gz"
-        said = quiet.run("backup", str(without)).stdout
-        assert "master.key and secrets.toml are not in it" in said
-        quiet.run("backup", str(with_them), "--with-secrets")
-        assert names(with_them) - names(without) == {"master.key", "secrets.toml"}
+        assert "keep a copy elsewhere" in quiet.run("backup", str(without), "--without-key").stderr
+        assert "whoever has the file can read every secret" in quiet.run("backup", str(with_them)).stderr
+        assert names(with_them) - names(without) == {"master.key"}
         of_one_life = ("host.sock", "host.lock", "host.json", "heartbeat", "bell.sock")
         assert not [name for name in names(with_them) if name.endswith(of_one_life)]
-        assert b"SECRETvalue" not in gzip.decompress(without.read_bytes())
-        quiet.run("restore", str(with_them), "--into", str(tmp_path / "home"))
-        assert (tmp_path / "home/secrets.toml").stat().st_mode & 0o777 == 0o600
-        told = quiet.run("restore", str(without), "--into", str(tmp_path / "other")).stdout
-        assert "not in the backup" in told
+        assert b"SECRETvalue" not in gzip.decompress(with_them.read_bytes())
+        restored = quiet.json("restore", str(with_them), "--into", str(tmp_path / "home"))
+        assert (restored["key"], restored["key_fits"]) == (True, True)
+        assert (tmp_path / "home/master.key").stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / "home/master.key").read_bytes() == home.master_key.read_bytes()
+        told = quiet.run("restore", str(without), "--into", str(tmp_path / "other")).stderr
+        assert "master.key is not in the backup" in told
+        refused = quiet.run("up", check=False, JACKFIELD_HOME=str(tmp_path / "other"))
+        assert refused.returncode == 1 and "master.key is missing" in refused.stderr
     finally:
-        home.secrets_toml.unlink()
-        home.master_key.unlink()
+        quiet.op("secret.remove", name="TOKEN")
 
 
 def test_a_backup_goes_through_a_pipe_and_says_what_it_did_elsewhere(quiet: Exchange, tmp_path: Path) -> None:

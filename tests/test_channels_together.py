@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jackfield.config.secrets import store_secret
 
 from tests.harness.lines import SlackLine, TelegramLine, WebhookLine
 from tests.harness.town import LONG, Town, town
@@ -124,7 +123,7 @@ def test_platforms_that_are_away_or_refuse_delay_only_their_own_chats(lively: To
 
 
 def test_a_revoked_token_stops_its_own_channel_only_and_a_new_one_sends_what_waited(lively: Town) -> None:
-    """C234: told once, no storm; mended by `channel setup` for one, in `secrets.toml` and by `reload` for the other."""
+    """C234: told once, no storm; mended by `channel setup` for one, by `secret set` and `reload` for the other."""
     lively.start()
     exchange, lost = lively.exchange, ("tg-one", "sl-socket")
     telegram, slack = lively.lines["tg-one"], lively.lines["sl-socket"]
@@ -157,7 +156,7 @@ def test_a_revoked_token_stops_its_own_channel_only_and_a_new_one_sends_what_wai
     telegram.renew("700100:BB-new-0123456789abcdefghijklmnopqrs")
     exchange.run("channel", "setup", "telegram", "tg-one", "--secret", "token=-", "--yes", stdin=telegram.fake.token)
     slack.renew("xoxb-secret-new")
-    store_secret(exchange.home, "sl-socket-bot", slack.fake.bot_token)
+    exchange.op("secret.set", name="sl-socket-bot", value=slack.fake.bot_token)
     exchange.run("reload")
     lively.until_states(dict.fromkeys(lively.lines, "ready"))
     lively.until_shown({name: [f"late on {name}"] for name in lost})

@@ -68,7 +68,7 @@ def files_of(exchange: Exchange) -> set[str]:
 def test_a_healthy_home_is_proved_healthy_with_a_host_and_without_and_nothing_is_left(exchange: Exchange) -> None:
     checks = {
         "home", "disk", "configuration", "store", "clock", "host", "plugins", "messages", "mailboxes", "ingress",
-        "channel:terminal", "channel:box", "agent:andy", "runtime:process", "reach:andy",
+        "secrets", "people", "channel:terminal", "channel:box", "agent:andy", "runtime:process", "reach:andy",
     }  # fmt: skip
     offline = doctor(exchange)
     assert set(offline) == checks
@@ -90,7 +90,7 @@ def test_everything_that_is_wrong_is_told_in_one_go_with_its_fix(keyed: Exchange
     """C198, C200, C202."""
     set_up(keyed)
     home = keyed.home
-    home.secrets_toml.chmod(0o644)
+    home.master_key.chmod(0o644)
     with home.jackfield_toml.open("a", encoding="utf-8") as file:
         file.write('\n[chanels.x]\n[channels.gone]\ntype = "telegrammy"\n')
     keyed.run("group", "add", "Bob", "--folder", "bob")
@@ -175,10 +175,12 @@ def test_nothing_is_written_before_the_platform_takes_the_credentials(keyed: Exc
     assert "not taken" in refused["error"]["message"]
     assert "sesame" not in json.dumps(refused)
     assert keyed.home.jackfield_toml.read_bytes() == before
-    assert not keyed.home.secrets_toml.exists()
+    assert keyed.op("secret.list") == []
     done = set_up(keyed)
     assert (done["created"], done["secrets"], done["check"]["ok"]) == (True, {"work-key": "stored"}, True)
-    assert keyed.home.secrets_toml.stat().st_mode & 0o777 == 0o600
+    (kept,) = keyed.op("secret.list")
+    assert (kept["name"], kept["kind"], kept["readable"]) == ("work-key", "channel-token", True)
+    assert keyed.home.master_key.stat().st_mode & 0o777 == 0o600
     assert "right" not in keyed.home.jackfield_toml.read_text(encoding="utf-8")
     assert not (platform(keyed) / "started-work").exists(), "no set-up starts a channel"
     keyed.run("config", "check", "--strict")
@@ -186,12 +188,12 @@ def test_nothing_is_written_before_the_platform_takes_the_credentials(keyed: Exc
 
 def test_a_second_time_changes_nothing_and_another_value_only_that_one(keyed: Exchange) -> None:
     set_up(keyed)
-    toml, secrets = keyed.home.jackfield_toml, keyed.home.secrets_toml
+    toml = keyed.home.jackfield_toml
     toml.write_text(toml.read_text(encoding="utf-8") + "# a remark\n", encoding="utf-8")
-    before = toml.read_bytes(), secrets.read_bytes()
+    before = toml.read_bytes(), keyed.op("secret.list")
     again = set_up(keyed)
     assert (again["created"], again["changed"], again["secrets"]) == (False, [], {"work-key": "unchanged"})
-    assert (toml.read_bytes(), secrets.read_bytes()) == before
+    assert (toml.read_bytes(), keyed.op("secret.list")) == before
     changed = setup(keyed, "--set", "greeting=good day")
     assert (changed["created"], changed["changed"], changed["secrets"]) == (False, ["greeting"], {})
     after = toml.read_text(encoding="utf-8")
@@ -227,7 +229,7 @@ def test_a_secret_from_the_environment_needs_no_file_and_a_variable_can_be_store
     words = ("--set", f"server={platform(keyed)}")
     done = setup(keyed, *words, "--set", "key=mine", JACKFIELD_SECRET_MINE="right")
     assert done["check"]["ok"]
-    assert not keyed.home.secrets_toml.exists()
+    assert keyed.op("secret.list") == []
     stored = setup(keyed, "--secret-env", "key=SOMEWHERE", SOMEWHERE="right")
     assert stored["secrets"] == {"mine": "stored"}
 
@@ -276,7 +278,7 @@ def test_a_person_is_shown_the_consoles_steps_and_asked_for_what_is_needed(keyed
         process.wait(BOUND)
         os.close(ours)
     assert b"right" not in heard
-    assert 'keyed-key = "right"' in keyed.home.secrets_toml.read_text(encoding="utf-8")
+    assert [one["name"] for one in keyed.op("secret.list")] == ["keyed-key"]
 
 
 def test_a_webhook_needs_no_word_and_the_secret_that_was_made_for_it_is_shown_once(exchange: Exchange) -> None:

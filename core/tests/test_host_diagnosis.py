@@ -76,18 +76,20 @@ def test_others_may_pass_through_the_home_and_neither_list_nor_read_it(found: ju
     assert levels(judging.permissions([found], 1000)) == [level]
 
 
-def test_a_file_of_secrets_that_others_may_read_is_one_finding(tmp_path: Path) -> None:
+def test_a_key_that_others_may_read_and_a_file_that_nothing_reads_are_told(tmp_path: Path) -> None:
     home = Home(tmp_path / "h")
     home.create()
     assert levels(look_at_home(home)) == [Level.OK]
-    home.secrets_toml.write_text('a = "b"')
-    home.secrets_toml.chmod(0o644)
+    home.master_key.write_bytes(b"k" * 32)
+    home.master_key.chmod(0o644)
     found = look_at_home(home)
     assert levels(found) == [Level.ERROR]
     assert "chmod 600" in str(found[0].fix)
-    home.secrets_toml.chmod(0o600)
-    home.secrets_toml.write_text("no toml")
-    assert levels(look_at_home(home)) == [Level.OK, Level.ERROR]
+    home.master_key.chmod(0o600)
+    (home.root / "secrets.toml").write_text('a = "b"')
+    found = look_at_home(home)
+    assert levels(found) == [Level.OK, Level.WARNING]
+    assert "secret import" in str(found[1].fix)
 
 
 @pytest.mark.parametrize(("free", "level"), [(50, Level.ERROR), (500, Level.WARNING), (5000, Level.OK)])

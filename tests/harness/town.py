@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import tomlkit
 from aiohttp import ClientError, ClientSession, ClientTimeout
-from jackfield.config.secrets import store_secret
 from jackfield.errors import JackfieldError
 from jackfield.host.control import Client
 from jackfield_channel_kit.testing.irc import Inspircd, Ngircd
@@ -57,8 +56,8 @@ class Town:
         document["ingress"] |= {"port": 0, "public_url": "https://jackfield.example.test"}
         for line in self.lines.values():
             document["channels"][line.name] = {"type": line.type, **line.settings}
-            for name, value in line.secrets.items():
-                store_secret(self.exchange.home, name, value)
+            if line.secrets:
+                self.exchange.op("secret.import", values=line.secrets, kind="channel-token")
         toml.write_text(tomlkit.dumps(document), encoding="utf-8")
         for line in self.lines.values():
             self.exchange.op("wire.add", chat=line.address, group="andy", engage="always", policy="public")

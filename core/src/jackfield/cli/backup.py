@@ -68,14 +68,14 @@ def _progress() -> Iterator[Progress]:
 @click.command(cls=Command)
 @click.argument("file", required=False)
 @click.option("--no-sessions", is_flag=True, help="Leave conversations out; restored agents begin new ones.")
-@click.option("--with-secrets", is_flag=True, help="Put master.key and secrets.toml in, too.")
+@click.option("--without-key", is_flag=True, help="Leave master.key out: without it nobody can read the secrets.")
 @json_option
-def backup(file: str | None, no_sessions: bool, with_secrets: bool) -> None:
+def backup(file: str | None, no_sessions: bool, without_key: bool) -> None:
     """Put the whole home into one file, a .tar.gz, also while a host runs on it.
 
     FILE is backups/jackfield-TIME.tar.gz in the home when left out, and standard output for "-".  It has its name only
-    when it is whole; a file that has the name already is replaced then.  It holds what people wrote: keep it as safe
-    as the home.
+    when it is whole; a file that has the name already is replaced then.  It holds what people wrote, and the key of
+    the secrets unless --without-key: keep it as safe as the home.
     """
     from jackfield.host.archive.home import back_up
     from jackfield.host.archive.writing import destination
@@ -90,8 +90,8 @@ def backup(file: str | None, no_sessions: bool, with_secrets: bool) -> None:
     home.backups.mkdir(mode=0o700, exist_ok=True)
     opened = _pipe() if to_pipe else destination(place)
     with opened as out, _progress() as progress:
-        made = run_async(back_up(home, out, secrets=with_secrets, conversations=not no_sessions, progress=progress))
-    _tell_backup(made, place, to_pipe, with_secrets)
+        made = run_async(back_up(home, out, key=not without_key, conversations=not no_sessions, progress=progress))
+    _tell_backup(made, place, to_pipe)
 
 
 @contextlib.contextmanager
@@ -104,7 +104,7 @@ def _file_name() -> str:
     return time.strftime("jackfield-%Y%m%dT%H%M%SZ.tar.gz", time.gmtime())
 
 
-def _tell_backup(made: Manifest, place: Path, to_pipe: bool, with_secrets: bool) -> None:
+def _tell_backup(made: Manifest, place: Path, to_pipe: bool) -> None:
     notes = [str(note) for note in made.details.get("notes", ())]
     if not to_pipe:
         shown = {
@@ -114,7 +114,7 @@ def _tell_backup(made: Manifest, place: Path, to_pipe: bool, with_secrets: bool)
             "unpacked": made.size,
             "conversations": made.details.get("conversations", 0),
             "open_sends": made.details.get("open_sends", {}),
-            "secrets": made.secrets,
+            "key": made.secrets,
             "left_out": [{"path": one.path, "why": one.why} for one in made.left_out],
             "notes": notes,
         }
@@ -130,9 +130,10 @@ def _tell_backup(made: Manifest, place: Path, to_pipe: bool, with_secrets: bool)
         warn(f"left out: {line(one.path)} ({line(one.why)})")
     if len(made.left_out) > _SHOWN:
         warn(f"left out: {len(made.left_out) - _SHOWN} more; MANIFEST.json in the archive lists all of them")
-    secrets = _secrets_of(made)
-    if secrets and not with_secrets:
-        click.echo(f"{secrets} not in it: keep a copy elsewhere, or use --with-secrets.", err=to_pipe)
+    if made.secrets:
+        warn("master.key is in it: whoever has the file can read every secret; --without-key leaves it out")
+    elif made.details.get("key") != "none":
+        warn("master.key is not in it: keep a copy elsewhere, or the secrets in the backup are lost with the home")
 
 
 @click.command(cls=Command)
@@ -164,7 +165,7 @@ def _tell_restore(done: Restored, dry_run: bool) -> None:
         "made_by": manifest.app,
         "files": len(manifest.files),
         "bytes": manifest.size,
-        "secrets": manifest.secrets,
+        "key": manifest.secrets,
         "aside": str(done.aside) if done.aside else None,
     }
     if repaired is not None:
@@ -173,6 +174,7 @@ def _tell_restore(done: Restored, dry_run: bool) -> None:
             "open_messages": repaired.open_messages,
             "maybe_sent": repaired.maybe_sent,
             "lost_outboxes": repaired.fresh_outboxes,
+            "key_fits": None if done.key == "none" else done.key == "fits",
         }
     if emit(shown):
         return
@@ -190,15 +192,10 @@ def _tell_restore(done: Restored, dry_run: bool) -> None:
         say(f"{repaired.maybe_sent} messages were on their way and count as maybe sent; see `jackfield message list`.")
     if repaired.fresh_outboxes:
         warn(f"{repaired.fresh_outboxes} conversations lost what their agents had written and nobody had read yet")
-    if not manifest.secrets and (secrets := _secrets_of(manifest)):
+    if done.key in ("missing", "other"):
+        what = "is not in the backup" if done.key == "missing" else "of the backup does not fit its secrets"
         where = f"a copy from {done.aside}" if done.aside else "the copy that you keep elsewhere"
-        say(f"{secrets} not in the backup: put back {where} before `jackfield up`.")
-
-
-def _secrets_of(manifest: Manifest) -> str:
-    """`master.key and secrets.toml are`, of those that the home had."""
-    names = [str(name) for name in manifest.details.get("secret_files", ())]
-    return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'}" if names else ""
+        warn(f"master.key {what}: put {where} into the home before `jackfield up`")
 
 
 def _size(count: int) -> str:

@@ -14,7 +14,7 @@ import click
 from jackfield.cli import output, printable
 from jackfield.cli.channel_form import Question, made_secret, needs, questions, secret_name
 from jackfield.cli.lazy import Command, json_option
-from jackfield.cli.state import State, current, emit, run_async, say, warn
+from jackfield.cli.state import State, call, current, emit, run_async, say, warn
 from jackfield.errors import ConfigError, Conflict, JackfieldError, UsageError
 
 if TYPE_CHECKING:
@@ -223,9 +223,10 @@ def _take_secret(plan: Plan, key: str, value: str) -> None:
 
 def _name_secret(plan: Plan, question: Question, value: str) -> None:
     from jackfield.config.edit import values_from_texts
-    from jackfield.config.secrets import check_name
+    from jackfield.host.secrets.held import check_name
+    from jackfield.store.secrets import SecretKind
 
-    name = check_name(secret_name(question, plan.instance, plan.type, plan.merged))
+    name = check_name(secret_name(question, plan.instance, plan.type, plan.merged), SecretKind.CHANNEL_TOKEN)
     plan.secrets[name] = value
     if question.key not in plan.merged:
         plan.values.update(values_from_texts(plan.kind.settings, {question.key: name}))
@@ -244,7 +245,7 @@ def _ask(plan: Plan, *, everything: bool) -> None:
 
 
 def _ask_secret(plan: Plan, question: Question) -> None:
-    from jackfield.config.secrets import secret_source
+    from jackfield.host.secrets.reading import secret_source
 
     name = secret_name(question, plan.instance, plan.type, plan.merged)
     if name in plan.secrets:
@@ -274,7 +275,7 @@ def _ask_secret(plan: Plan, question: Question) -> None:
 
 def _make_secrets(plan: Plan) -> None:
     """Make those that are needed, were not given, and are the operator's to choose."""
-    from jackfield.config.secrets import secret_source
+    from jackfield.host.secrets.reading import secret_source
 
     for question in questions(plan.kind, plan.manifest, plan.merged):
         if not question.secret or question.generate is None or not needs(plan.kind, plan.merged, question.key):
@@ -326,7 +327,7 @@ def _checked_settings(plan: Plan) -> Any:
         ConfigError: a value is wrong, missing or unknown.
         UsageError: a secret that the settings name is nowhere.
     """
-    from jackfield.config.secrets import secret_source
+    from jackfield.host.secrets.reading import secret_source
     from jackfield.host.diagnosis.credentials import secret_names
     from jackfield.host.settings_of import validated
 
@@ -358,8 +359,8 @@ def _known(plan: Plan) -> list[str]:
 async def _check(plan: Plan, settings: Any) -> Health:
     import asyncio
 
-    from jackfield.config.secrets import find_secret
     from jackfield.host.diagnosis.credentials import CheckContext, check_channel
+    from jackfield.host.secrets.reading import find_secret
 
     async def secret(name: str) -> str | None:
         return plan.secrets.get(name) or await asyncio.to_thread(find_secret, plan.home, name)
@@ -391,11 +392,14 @@ def _write(plan: Plan, health: Health) -> dict[str, Json]:
     """Secrets first, so that a channel in the file always finds its own."""
     from jackfield.cli.channel import settings_problems
     from jackfield.config.edit import put_channel
-    from jackfield.config.secrets import store_secret, variable
+    from jackfield.host.secrets.held import variable
+    from jackfield.host.secrets.reading import stored_secret
 
-    kept: dict[str, str] = {}
+    fresh = {name: value for name, value in plan.secrets.items() if stored_secret(plan.home, name) != value}
+    if fresh:
+        call("secret.import", values=fresh, kind="channel-token")
+    kept = {name: "stored" if name in fresh else "unchanged" for name in plan.secrets}
     for name, value in plan.secrets.items():
-        kept[name] = "stored" if store_secret(plan.home, name, value) else "unchanged"
         if os.environ.get(variable(name)) not in (None, value):
             warn(f"{variable(name)} is set to something else, and goes before the secret that was stored")
     changed = {key: value for key, value in plan.values.items() if plan.present.get(key) != value}

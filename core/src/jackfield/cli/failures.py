@@ -110,7 +110,10 @@ def _write_down(state: State, error: BaseException) -> str | None:
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError:
         return None
+    from jackfield.host.secrets.reading import learn_secrets
     from jackfield.redaction import REDACTOR
+
+    learn_secrets(state.home)
 
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
         stream.write(text + REDACTOR(_traceback(error)))

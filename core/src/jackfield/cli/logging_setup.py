@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
@@ -48,7 +47,7 @@ def host_logging(
     from jackfield.host.logs.files import LOG_NAME, LogFile
 
     chosen = logging.DEBUG if verbose > 1 else min(_LEVELS[level], logging.INFO) if verbose else _LEVELS[level]
-    _learn_secrets(home)
+    _learn_secrets()
     handlers: list[logging.Handler] = [LogFile(home.logs / LOG_NAME, limit=file_bytes, keep=files_kept)]
     if terminal:
         handlers.append(_console())
@@ -63,15 +62,11 @@ def host_logging(
         logging.getLogger(noisy).setLevel(max(chosen, logging.WARNING))
 
 
-def _learn_secrets(home: Home) -> None:
-    """Every secret that lies ready for channels; those that come later are learned when they are handed out."""
-    from jackfield.config.secrets import read_secrets
-    from jackfield.errors import ConfigError
+def _learn_secrets() -> None:
+    """Those of the environment; those of the store are learned when it is opened."""
     from jackfield.redaction import REDACTOR
 
     REDACTOR.register(*(value for name, value in os.environ.items() if name.startswith("JACKFIELD_SECRET_")))
-    with contextlib.suppress(ConfigError):  # whoever needs one is told
-        REDACTOR.register(*read_secrets(home).values())
 
 
 def _console() -> logging.Handler:

@@ -4,8 +4,7 @@
 
     <home>/                     0700
       jackfield.toml            the one configuration file
-      master.key                made by the vault
-      secrets.toml              0600; secrets that are not in the environment
+      master.key                what the secrets in the store are sealed with; made with the first one
       state.db                  the host's store
       host.sock, host.lock      the control socket, and the lock of the one host
       groups/<folder>/          one agent group: AGENTS.md, agent.toml, memory/, skills/, packages/, workspace/
@@ -50,10 +49,6 @@ class Home(NamedTuple):  # no dataclass: importing those costs 20 ms, and the qu
     @property
     def master_key(self) -> Path:
         return self.root / "master.key"
-
-    @property
-    def secrets_toml(self) -> Path:
-        return self.root / "secrets.toml"
 
     @property
     def state_db(self) -> Path:

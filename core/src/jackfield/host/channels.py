@@ -16,14 +16,12 @@ from typing import Any, Protocol
 from jackfield.api import Accepted, Channel, ChannelContext, ChannelInfo, ChannelType, Cursor, ServesRoutes
 from jackfield.clock import Clock
 from jackfield.config import ChannelSection
-from jackfield.config.secrets import find_secret
 from jackfield.errors import AuthFailed, ConfigError, JackfieldError
 from jackfield.host.hub import Hub
 from jackfield.host.ingress import Ingress, mount_points
 from jackfield.host.logs.records import bind
 from jackfield.host.settings_of import validated
 from jackfield.models import AGENT_CHANNEL, Address, ChannelState, ChannelStatus, Event
-from jackfield.redaction import REDACTOR
 from jackfield.store import events
 
 __all__ = ["ChannelDirectory", "ChannelInstance", "EventSink"]
@@ -239,10 +237,7 @@ class _Context:
         return await self._hub.store.read(events.get_cursor, self._instance.type, self._instance.name, key)
 
     async def secret(self, name: str) -> str | None:
-        found = await asyncio.to_thread(find_secret, self._hub.home, name)
-        if found is not None:
-            REDACTOR.register(found)
-        return found
+        return self._hub.vault.find(name)
 
     def route_url(self, path: str = "") -> str | None:
         return self._instance.route_url(path)

@@ -24,7 +24,8 @@ from jackfield.errors import (
     StoreFull,
 )
 from jackfield.host.archive.gathering import Gatherer
-from jackfield.host.archive.manifest import SECRET_FILES, Manifest
+from jackfield.host.archive.keys import KeyState, key_state
+from jackfield.host.archive.manifest import Manifest
 from jackfield.host.archive.repair import Repaired, repair
 from jackfield.host.archive.swapping import put_in_place, sync_tree
 from jackfield.host.archive.unpacking import room_at, unpack, verify
@@ -72,9 +73,9 @@ async def operations(home: Home) -> AsyncIterator[Call]:
 
 
 async def back_up(
-    home: Home, out: BinaryIO, *, secrets: bool, conversations: bool, progress: Progress | None = None
+    home: Home, out: BinaryIO, *, key: bool, conversations: bool, progress: Progress | None = None
 ) -> Manifest:
-    """Write the home into `out`; what went in.
+    """Write the home into `out`; what went in.  `key`: whether `master.key` shall be in it.
 
     Raises:
         StoreFull, RolledBack: no room for the copies, or for the archive; nothing of it stays.
@@ -88,14 +89,14 @@ async def back_up(
         with held(home.backups, STAGING) as staging:
             _require_room(home)
             try:
-                return await _pack(home, call, staging, out, secrets, conversations, progress)
+                return await _pack(home, call, staging, out, key, conversations, progress)
             except OSError as problem:
                 text = f"the backup could not be written: {problem}"
                 raise RolledBack(text, fix="make room, or mend the disk") from problem
 
 
 async def _pack(
-    home: Home, call: Call, staging: Path, out: BinaryIO, secrets: bool, conversations: bool, progress: Progress
+    home: Home, call: Call, staging: Path, out: BinaryIO, key: bool, conversations: bool, progress: Progress
 ) -> Manifest:
     progress.step("the store")
     made = await call("backup.store", {"staging": staging.name})
@@ -121,11 +122,15 @@ async def _pack(
     for folder in _FOLDERS if conversations else ("groups", "plugins", "channels"):
         progress.step(folder)
         await asyncio.to_thread(gatherer.tree, home.root / folder, folder, skip=_CACHES.__contains__)
-    for file in ("jackfield.toml", *(SECRET_FILES if secrets else ())):
+    for file in ("jackfield.toml", *(["master.key"] if key else [])):
         gatherer.file(home.root / file, file)
     progress.step("what was sent meanwhile")
     finish = {"staging": staging.name, "at": made["at"], "without_sessions": not conversations, "epochs": epochs}
     ended = await call("backup.finish", finish)
+    fits = await asyncio.to_thread(key_state, staging / "state.db", home)
+    if fits in ("missing", "other"):
+        what = "missing" if fits == "missing" else "not the one that they need"
+        notes.append(f"the secrets in it can't be read: the home's master.key is {what}")
     await asyncio.to_thread(archive.path, "state.db", staging / "state.db", staging)
     manifest = Manifest(
         kind="home",
@@ -134,11 +139,11 @@ async def _pack(
         install=str(made["install"]),
         made_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         home=str(home.root),
-        secrets=secrets,
+        secrets=key and home.master_key.exists(),
         sessions=conversations,
         fresh_outboxes=tuple(fresh),
         details={
-            "secret_files": [file for file in SECRET_FILES if (home.root / file).exists()],
+            "key": fits,
             "open_sends": ended["open"],
             "notes": notes,
             "conversations": len(made["sessions"]) if conversations else 0,
@@ -181,6 +186,8 @@ class Restored:
     home: Path
     aside: Path | None
     repaired: Repaired | None
+    key: KeyState = "none"
+    """Whether the secrets in it can be read with the key that came with it."""
 
 
 def restore(
@@ -245,6 +252,7 @@ def _restore(path: Path, home: Home, manifest: Manifest, occupied: bool, progres
         Home(new).create()
         progress.step("preparing")
         repaired = repair(new, manifest, now=SystemClock().now())
+        key = key_state(new / "state.db", Home(new))
         sync_tree(new)
         aside = _free_name(home.root) if occupied else None
         try:
@@ -256,7 +264,7 @@ def _restore(path: Path, home: Home, manifest: Manifest, occupied: bool, progres
                     fix=f"it lies at {aside}: move it to {home.root}",
                 ) from problem
             raise
-    return Restored(manifest=manifest, home=home.root, aside=aside, repaired=repaired)
+    return Restored(manifest=manifest, home=home.root, aside=aside, repaired=repaired, key=key)
 
 
 def _free_name(place: Path) -> Path:

@@ -10,17 +10,18 @@ from typing import Any, Literal
 from jackfield.errors import StoreNewer, VerificationFailed
 
 __all__ = [
-    "FORMAT", "HOME_PARTS", "MANIFEST", "SECRET_FILES", "Entry", "Kind", "LeftOut", "Manifest", "check_name", "compare",
-    "dumps", "loads",
+    "FORMAT", "HOME_PARTS", "MANIFEST", "PRIVATE_FILES", "Entry", "Kind", "LeftOut", "Manifest", "check_name",
+    "compare", "dumps", "loads",
 ]  # fmt: skip
 
 FORMAT = 1
 """The newest format of archives that this version reads, and the one that it writes."""
 MANIFEST = "MANIFEST.json"
 """The last member of an archive."""
-SECRET_FILES = ("master.key", "secrets.toml")
+PRIVATE_FILES = ("master.key", "secrets.toml")
+"""For their owner only.  The second is of archives that earlier versions made."""
 HOME_PARTS = frozenset(
-    {"jackfield.toml", "state.db", "groups", "sessions", "plugins", "channels", "outgoing", "spool", *SECRET_FILES}
+    {"jackfield.toml", "state.db", "groups", "sessions", "plugins", "channels", "outgoing", "spool", *PRIVATE_FILES}
 )
 """What may lie at the top of a home's archive: nothing that belongs to one life of a host (socket, lock, heartbeat)."""
 GROUP_PARTS = frozenset(
@@ -66,6 +67,7 @@ class Manifest:
     name: str = ""
     """The group's folder, for a group."""
     secrets: bool = False
+    """Whether `master.key` is in it."""
     sessions: bool = True
     files: tuple[Entry, ...] = ()
     folders: tuple[str, ...] = ()

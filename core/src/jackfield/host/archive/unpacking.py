@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jackfield.errors import NotFound, UsageError, VerificationFailed
-from jackfield.host.archive.manifest import MANIFEST, SECRET_FILES, Kind, Manifest, check_name, compare, loads
+from jackfield.host.archive.manifest import MANIFEST, PRIVATE_FILES, Kind, Manifest, check_name, compare, loads
 from jackfield.host.archive.stream import MANIFEST_LIMIT, Member, members
 from jackfield.store.migrations import MIGRATIONS
 
@@ -96,7 +96,7 @@ def unpack(path: Path, manifest: Manifest, target: Path, *, moved: Callable[[int
             if entry is None:
                 raise VerificationFailed(f"{member.name!r} was not in the archive before", fix="try it again")
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            secret = member.name in SECRET_FILES or member.name == "state.db"
+            secret = member.name in PRIVATE_FILES or member.name == "state.db"
             digest = _written(place, member, 0o600 if secret else (entry.mode | 0o600) & 0o755, moved)
             if (member.size, digest) != (entry.size, entry.sha256):
                 raise VerificationFailed(f"{member.name!r} in the archive changed meanwhile", fix="try it again")

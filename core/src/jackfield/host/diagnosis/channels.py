@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from jackfield.api import Channel, ServesRoutes
 from jackfield.config import ChannelSection, IngressSettings
-from jackfield.config.secrets import find_secret, secret_source, variable
-from jackfield.errors import ConfigError, JackfieldError, NotFound
+from jackfield.errors import JackfieldError, NotFound, SecretsLocked
 from jackfield.host.diagnosis import judging
 from jackfield.host.diagnosis.credentials import CheckContext, check_channel, secret_names
 from jackfield.host.diagnosis.findings import Finding, error, ok, problem_of, warning
 from jackfield.host.diagnosis.threads import in_thread
 from jackfield.host.ingress import mount_points
+from jackfield.host.secrets.held import variable
 from jackfield.host.settings_of import validated
 from jackfield.models import ChannelState, ChannelStatus
 from jackfield.store import events
@@ -83,11 +83,11 @@ def missing_secrets(context: ServiceContext, check: str, names: list[str]) -> li
     findings = []
     for name in names:
         try:
-            found = secret_source(context.hub.home, name) is not None
-        except ConfigError as problem:
+            found = context.hub.vault.find(name) is not None
+        except SecretsLocked as problem:
             return [problem_of(check, problem)]
         if not found:
-            fix = f"put it into {context.hub.home.secrets_toml} (mode 600), or set {variable(name)} for the host"
+            fix = f"`jackfield secret set {name} --kind channel-token`, or set {variable(name)} for the host"
             findings.append(error(check, f"the secret {name!r} is missing", fix))
     return findings
 
@@ -96,7 +96,7 @@ def check_context(context: ServiceContext, section: ChannelSection) -> CheckCont
     hub = context.hub
 
     async def secret(name: str) -> str | None:
-        return await in_thread(find_secret, hub.home, name)
+        return hub.vault.find(name)
 
     async def cursor(key: str) -> str | None:
         return await hub.store.read(events.get_cursor, section.type, section.instance, key)

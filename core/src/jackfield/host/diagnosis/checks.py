@@ -18,12 +18,13 @@ from jackfield.errors import ConfigError, JackfieldError, MailboxError, NotFound
 from jackfield.host.diagnosis import channels, judging, reach
 from jackfield.host.diagnosis.findings import Finding, error, ok, problem_of, warning
 from jackfield.host.diagnosis.looking import skew_of
+from jackfield.host.diagnosis.secrets import secrets
 from jackfield.host.diagnosis.threads import in_thread
 from jackfield.host.registration.claiming import unowned
 from jackfield.ids import SessionId, new_id
 from jackfield.models import AgentGroup, Session, SessionMode, SessionStatus
 from jackfield.plugins import Kind
-from jackfield.store import groups, health, sessions
+from jackfield.store import approval_cards, groups, health, sessions
 
 if TYPE_CHECKING:
     from jackfield.host.services.context import ServiceContext
@@ -43,7 +44,7 @@ _DAY = 86_400_000
 async def check_names(context: ServiceContext) -> list[str]:
     """All checks of this home, in the order in which they are told."""
     found = await context.hub.store.read(groups.agent_groups)
-    names = ["store", "clock", "host", "plugins", "messages", "mailboxes", "ingress", "people"]
+    names = ["store", "secrets", "clock", "host", "plugins", "messages", "mailboxes", "ingress", "people", "approvals"]
     names += [f"channel:{name}" for name in context.hub.configuration.channels]
     names += [f"agent:{group.folder}" for group in found]
     names += [f"runtime:{name}" for name in sorted(_runtimes(context, found))]
@@ -181,6 +182,14 @@ async def _people(context: ServiceContext, subject: str) -> list[Finding]:
     return [ok("people", "somebody who can be asked is an owner")]
 
 
+async def _approvals(context: ServiceContext, subject: str) -> list[Finding]:
+    unshown = await context.hub.store.read(approval_cards.unshown)
+    if unshown:
+        text = f"{len(unshown)} requests wait for a decision, and nobody who may decide could be reached in a chat"
+        return [warning("approvals", text, "decide them with `jackfield approval list` and `approve` or `reject`")]
+    return [ok("approvals", "nothing waits for a decision that nobody was asked for")]
+
+
 # ---- agents
 
 
@@ -239,6 +248,7 @@ async def _reach(context: ServiceContext, folder: str) -> list[Finding]:
 
 _CHECKS: dict[str, Check] = {
     "store": _store,
+    "secrets": secrets,
     "clock": _clock,
     "host": _host,
     "plugins": _plugins,
@@ -246,6 +256,7 @@ _CHECKS: dict[str, Check] = {
     "mailboxes": _mailboxes,
     "ingress": channels.ingress,
     "people": _people,
+    "approvals": _approvals,
     "channel": channels.channel,
     "agent": _agent,
     "runtime": _runtime,

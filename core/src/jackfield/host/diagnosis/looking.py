@@ -11,33 +11,30 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jackfield.config.home import Home
-from jackfield.config.secrets import read_secrets
-from jackfield.errors import ConfigError
 from jackfield.host.diagnosis import judging
-from jackfield.host.diagnosis.findings import Finding, error, problem_of
+from jackfield.host.diagnosis.findings import Finding, error, warning
 
 __all__ = ["look_at_disk", "look_at_home", "skew_of"]
 
 
 def look_at_home(home: Home) -> list[Finding]:
-    """Permissions of everything that matters, and whether the file of secrets can be used."""
+    """Permissions of everything that matters, and whether a file of secrets was left that nothing reads."""
     missing = [
         error("home", f"{folder} is missing", f"mkdir -m 700 {folder}")
         for folder in (home.groups, home.sessions, home.plugins, home.logs, home.backups)
         if not folder.is_dir()
     ]
     findings = missing + judging.permissions(_entries(home), os.geteuid())
-    try:
-        read_secrets(home)
-    except ConfigError as problem:
-        if all(str(home.secrets_toml) not in finding.text for finding in findings):
-            findings.append(problem_of("home", problem))
+    old = home.root / "secrets.toml"
+    if old.exists():
+        text = f"{old} is not read any more: secrets lie encrypted in the store"
+        findings.append(warning("home", text, f"`jackfield secret import {old}`, then remove it"))
     return findings
 
 
 def _entries(home: Home) -> Iterator[judging.Entry]:
     open_to_all = (home.root, home.groups, home.sessions, home.plugins, home.logs, home.backups)
-    own = (home.jackfield_toml, home.state_db, home.master_key, home.secrets_toml)
+    own = (home.jackfield_toml, home.state_db, home.master_key)
     for path in (*open_to_all, *own):
         try:
             found = path.stat()

@@ -208,7 +208,7 @@ def _command(spec: RunnerSpec, place: SessionPlace) -> Sequence[str]:
 
 def _forbidden(home: Home) -> dict[str, list[str]]:
     """Paths as the host has them, that no runner may read, write, or connect to."""
-    own = (home.jackfield_toml, home.state_db, home.master_key, home.secrets_toml)
+    own = (home.jackfield_toml, home.state_db, home.master_key)
     files = [str(path) for path in own if path.exists()]
     files += [str(path) for path in itertools.islice(home.sessions.glob("*/ses_*/inbound.db"), 1)]
     return {"read": files, "write": files, "connect": [str(home.host_sock)]}
