@@ -129,7 +129,7 @@ def change(db: sqlite3.Connection, before: Task, after: Task) -> None:
     if not changed:
         return
     values = [storable(str(value)) if isinstance(value, str) else value for value in changed.values()]
-    assignments = ", ".join(f"{name} = ?" for name in changed)
+    assignments = ", ".join(f"{name} = ?" for name in changed) + (", held = 0" if "look_at" in changed else "")
     db.execute(f"UPDATE tasks SET {assignments} WHERE id = ?", (*values, after.id))
 
 
@@ -191,16 +191,18 @@ def due(db: sqlite3.Connection, now: UnixMs, limit: int) -> list[Task]:
 
 
 def put_off(db: sqlite3.Connection, ids: Iterable[TaskId], until: UnixMs) -> None:
-    """Look at these again at that moment."""
-    db.executemany("UPDATE tasks SET look_at = ? WHERE id = ? AND look_at IS NOT NULL", [(until, id) for id in ids])
+    """Hold these, which are due, until that moment or until `make_room`."""
+    db.executemany(
+        "UPDATE tasks SET look_at = ?, held = 1 WHERE id = ? AND look_at IS NOT NULL", [(until, id) for id in ids]
+    )
 
 
-def make_room(db: sqlite3.Connection, agent_group_id: AgentGroupId, session_key: str, now: UnixMs, count: int) -> int:
-    """Look at some that were put off although they are due, the longest due first; how many."""
+def make_room(db: sqlite3.Connection, agent_group_id: AgentGroupId, session_key: str, count: int) -> int:
+    """Look at some that were put off, the longest due first; how many."""
     done = db.execute(
-        "UPDATE tasks SET look_at = next_at WHERE id IN (SELECT id FROM tasks WHERE agent_group_id = ? "
-        "AND session_key = ? AND look_at > ? AND next_at <= ? ORDER BY next_at LIMIT ?)",
-        (agent_group_id, session_key, now, now, count),
+        "UPDATE tasks SET look_at = next_at, held = 0 WHERE id IN (SELECT id FROM tasks WHERE agent_group_id = ? "
+        "AND session_key = ? AND held = 1 AND look_at IS NOT NULL ORDER BY next_at LIMIT ?)",
+        (agent_group_id, session_key, count),
     )
     return done.rowcount
 

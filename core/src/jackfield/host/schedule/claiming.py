@@ -241,7 +241,7 @@ def _settle_one(db: sqlite3.Connection, run: TaskRun, settled: Settled, now: Uni
     tasks.end_run(db, run.id, state, now, reason)
     after = after_run(task, run, state, reason, now)
     tasks.change(db, task, after)
-    made = tasks.make_room(db, task.agent_group_id, task.session_key, now, FEED)
+    made = tasks.make_room(db, task.agent_group_id, task.session_key, FEED)
     settled.due = settled.due or made > 0 or after.look_at != task.look_at
     settled.spoken = settled.spoken or after.unsaid is not None
     if state is RunState.FAILED:

@@ -98,7 +98,7 @@ class Schedule:
     async def _claim(self) -> None:
         while True:
             claimed = await self._hub.store.write(claim, self._hub.clock.now(), BATCH)
-            reach("host.schedule.claimed")
+            reach("host.schedule.after_claim")
             await self._feed(claimed)
             if claimed.spoken:
                 await self._tell()
@@ -134,7 +134,7 @@ class Schedule:
                 self._hub.trouble("schedule")
                 log.warning("%d tasks of session %s wait for its mailbox: %s", len(rows), session.id, problem)
                 return []
-        reach("host.schedule.fed")
+        reach("host.schedule.after_feed")
         self._wake(session)
         return list(ids)
 

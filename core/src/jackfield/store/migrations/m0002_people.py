@@ -137,7 +137,8 @@ _SCHEDULE = (
     # A series.  session_key, session_mode, messaging_group_id, thread_id: the conversation it runs in, made again if
     # it was closed; origin: where its answers go; creator: '<agent group> <session key>' of who scheduled it, NULL for
     # an operator.  next_at: the next occurrence, kept while paused; look_at: when the timer looks at the series, NULL
-    # while it is not active or has a run that has not ended.  unsaid: what people have not been told yet.
+    # while it is not active or has a run that has not ended; held: it is due, and put off because its session has many
+    # runs already.  unsaid: what people have not been told yet.
     """CREATE TABLE tasks (
         id TEXT PRIMARY KEY,
         agent_group_id TEXT NOT NULL REFERENCES agent_groups (id) ON DELETE CASCADE,
@@ -157,6 +158,7 @@ _SCHEDULE = (
         reason TEXT,
         next_at INTEGER,
         look_at INTEGER,
+        held INTEGER NOT NULL DEFAULT 0,
         failures INTEGER NOT NULL DEFAULT 0,
         script_failures INTEGER NOT NULL DEFAULT 0,
         stop_after INTEGER,
@@ -166,7 +168,8 @@ _SCHEDULE = (
         CHECK (look_at IS NULL OR (state = 'active' AND next_at IS NOT NULL))
     ) STRICT, WITHOUT ROWID""",
     "CREATE INDEX tasks_due ON tasks (look_at) WHERE look_at IS NOT NULL",
-    "CREATE INDEX tasks_by_session ON tasks (agent_group_id, session_key, look_at)",
+    "CREATE INDEX tasks_by_session ON tasks (agent_group_id, session_key)",
+    "CREATE INDEX tasks_held ON tasks (agent_group_id, session_key, next_at) WHERE held = 1",
     "CREATE INDEX tasks_by_creator ON tasks (creator) WHERE creator IS NOT NULL",
     "CREATE INDEX tasks_by_time ON tasks (created_at)",
     "CREATE INDEX tasks_ended ON tasks (updated_at) WHERE state IN ('done', 'cancelled')",
