@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from jackfield.api.agents import AgentService
     from jackfield.api.approvals import (
         ApprovalChoice,
         ApprovalField,
@@ -154,6 +155,7 @@ __all__ = [
     "ActionContext",
     "ActionHandler",
     "ActionReply",
+    "AgentService",
     "Answers",
     "ApprovalChoice",
     "ApprovalField",
@@ -270,6 +272,7 @@ __all__ = [
 ]
 
 _HOME_OF = {
+    "agents": ("AgentService",),
     "approvals": ("ApprovalChoice", "ApprovalField", "ApprovalService", "ApprovalState", "ApprovalTicket"),
     "channels": (
         "Accepted",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from jackfield.api.agents import AgentService
 from jackfield.api.approvals import ApprovalService
 from jackfield.api.channels import HttpRoute
 from jackfield.api.schedule import ScheduleService
@@ -47,6 +48,11 @@ class HostContext(Protocol):
     @property
     def schedule(self) -> ScheduleService:
         """Work at a time of its own."""
+        ...
+
+    @property
+    def agents(self) -> AgentService:
+        """Agents among themselves."""
         ...
 
     @property

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from jackfield.api import ApprovalService, Extension, HostContext, ScheduleService, WorkshopService
+from jackfield.api import AgentService, ApprovalService, Extension, HostContext, ScheduleService, WorkshopService
 from jackfield.clock import Clock
 from jackfield.errors import JackfieldError, NotFound, Unsupported
 from jackfield.host.hub import Hub
@@ -39,6 +39,7 @@ class HostServices:
         self._approvals: ApprovalService | None = None
         self._schedule: ScheduleService | None = None
         self._workshop: WorkshopService | None = None
+        self._agents: AgentService | None = None
 
     def join(
         self,
@@ -46,11 +47,13 @@ class HostServices:
         approvals: ApprovalService,
         schedule: ScheduleService | None = None,
         workshop: WorkshopService | None = None,
+        agents: AgentService | None = None,
     ) -> None:
         """What is made after this, and is reached through it."""
         self._approvals = approvals
         self._schedule = schedule
         self._workshop = workshop
+        self._agents = agents
 
     @property
     def approvals(self) -> ApprovalService:
@@ -63,6 +66,12 @@ class HostServices:
         if self._schedule is None:
             raise Unsupported("this host schedules nothing")
         return self._schedule
+
+    @property
+    def agents(self) -> AgentService:
+        if self._agents is None:
+            raise Unsupported("this host makes no agents")
+        return self._agents
 
     @property
     def workshop(self) -> WorkshopService:

@@ -12,6 +12,7 @@ from jackfield.config.load import load, remember_good
 from jackfield.errors import ConfigError, JackfieldError, MailboxDamaged, NotFound, Unsupported
 from jackfield.host.actions import Actions
 from jackfield.host.agents import Agents
+from jackfield.host.agents.creation import Creation
 from jackfield.host.approvals import Answers, Approvals, Showing
 from jackfield.host.channels import ChannelDirectory, ChannelInstance
 from jackfield.host.collect import Collector
@@ -117,6 +118,7 @@ class LiveHost:
             nudge=self.nudge,
         )
         self.series = self.schedule.series()
+        self.creation = Creation(hub, self.approvals, project=self.project)
         self.workshop = Workshop(
             hub,
             self.launcher,
@@ -125,7 +127,10 @@ class LiveHost:
             notify=self.inbox.notify,
         )
         self.services.join(
-            approvals=self.approvals, schedule=TaskDesk(hub, self.series, self.approvals), workshop=self.workshop
+            approvals=self.approvals,
+            schedule=TaskDesk(hub, self.series, self.approvals),
+            workshop=self.workshop,
+            agents=self.creation,
         )
         self.actions = Actions(hub, self.channels, self.services)
         self.parking = Parking(hub, tell=self.notices.tell)
@@ -214,6 +219,7 @@ class LiveHost:
         await load_plugins(self.hub)
         await prepare_runtimes(self.hub, self.launcher)
         await self.workshop.collect_garbage()
+        await self.creation.recover()
         adopted = await self.supervisor.adopt(self.launcher.runtimes)
         self.takeover.adopted(adopted)
         for session in adopted:
@@ -418,6 +424,9 @@ class LiveHost:
 
     async def tell_askers(self) -> None:
         await self.agents.outcomes.look()
+
+    async def settle_tasks(self) -> None:
+        await self.schedule.settle()
 
     async def project(self, group_id: AgentGroupId) -> None:
         """Show the group's present destinations to its live runners."""

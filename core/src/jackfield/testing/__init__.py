@@ -36,13 +36,14 @@ if TYPE_CHECKING:
         ToolsContract,
     )
     from jackfield.testing.distributions import Site, install_project, make_distribution
-    from jackfield.testing.host_recorder import ApprovalRecorder, HostRecorder
+    from jackfield.testing.host_recorder import AgentRecorder, ApprovalRecorder, HostRecorder
     from jackfield.testing.recorders import ChannelMemory, ChannelRecorder, ToolRecorder
     from jackfield.testing.schedule_recorder import ScheduleRecorder
     from jackfield.testing.tools import bind_tools
     from jackfield.testing.workshop_recorder import WorkshopRecorder
 
 __all__ = [
+    "AgentRecorder",
     "ApprovalRecorder",
     "Arrived",
     "ChannelContract",
@@ -71,7 +72,7 @@ __all__ = [
 _HOME_OF = {
     "clock": ("ManualClock",),
     "distributions": ("Site", "install_project", "make_distribution"),
-    "host_recorder": ("ApprovalRecorder", "HostRecorder"),
+    "host_recorder": ("AgentRecorder", "ApprovalRecorder", "HostRecorder"),
     "recorders": ("ChannelMemory", "ChannelRecorder", "ToolRecorder"),
     "schedule_recorder": ("ScheduleRecorder",),
     "workshop_recorder": ("WorkshopRecorder",),

@@ -16,7 +16,7 @@ from jackfield.testing.schedule_recorder import ScheduleRecorder
 from jackfield.testing.waiting import Changes
 from jackfield.testing.workshop_recorder import WorkshopRecorder
 
-__all__ = ["ApprovalRecorder", "AskedApproval", "HostRecorder", "Notice"]
+__all__ = ["AgentRecorder", "ApprovalRecorder", "AskedApproval", "HostRecorder", "Notice"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,20 @@ class ApprovalRecorder:
         return ApprovalTicket(id=ApprovalId(derive_id("ap", request_id)), state=self.state)
 
 
+class AgentRecorder:
+    """An `AgentService`: what was to be created is among `approvals.asked`, as kind `create_agent`."""
+
+    def __init__(self, approvals: ApprovalRecorder) -> None:
+        self._approvals = approvals
+
+    async def create(
+        self, context: ActionContext, request_id: RequestId, name: str, instructions: str = ""
+    ) -> ApprovalTicket:
+        payload = {"name": name, "instructions": instructions}
+        fields = [ApprovalField(label=key, value=value) for key, value in payload.items()]
+        return await self._approvals.request(context, request_id, "create_agent", payload, fields=fields)
+
+
 class HostRecorder:
     """A `HostContext`.  `sessions` maps each active session to its group; notices to any other are `NotFound`."""
 
@@ -100,6 +114,7 @@ class HostRecorder:
         self.approvals = ApprovalRecorder()
         self.schedule = ScheduleRecorder()
         self.workshop = WorkshopRecorder()
+        self.agents = AgentRecorder(self.approvals)
 
     @property
     def install_id(self) -> str:
