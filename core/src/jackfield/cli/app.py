@@ -45,6 +45,7 @@ ENTRIES = {
     "secret": Entry("secret:secret", "Secrets, for channels and for agents.", AGENTS, ("secrets",)),
     "session": Entry("session:session", "Conversations: list, read, stop.", TRAFFIC, ("sessions",)),
     "message": Entry("message:message", "Every message and what became of it.", TRAFFIC, ("messages",)),
+    "task": Entry("task:task", "What agents do at a time of its own.", TRAFFIC, ("tasks",)),
     "activity": Entry("activity:activity", "What agents did: tools, commands, secrets.", TRAFFIC, ("activities",)),
     "logs": Entry("logs:logs", "Show what the host wrote down about its work.", TRAFFIC),
     "backup": Entry("backup:backup", "Put the whole home into one file, while it runs.", TRAFFIC, ("backups",)),

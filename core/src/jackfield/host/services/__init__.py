@@ -13,6 +13,7 @@ from jackfield.host.services import (
     people,
     secrets,
     status,
+    tasks,
     transfer,
     workshop,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "people",
     "secrets",
     "status",
+    "tasks",
     "transfer",
     "workshop",
 ]

@@ -16,6 +16,7 @@ from jackfield.host.channels import ChannelDirectory
 from jackfield.host.diagnosis.threads import in_thread
 from jackfield.host.hub import Hub
 from jackfield.host.launching import Launcher
+from jackfield.host.schedule import Series
 from jackfield.host.workshop.workshop import Workshop
 from jackfield.ids import AgentGroupId, MessagingGroupId, SessionId
 from jackfield.models import Address, AgentGroup, InboundRow, MessagingGroup, Session
@@ -40,6 +41,15 @@ class Live(Protocol):
 
     @property
     def approvals(self) -> Approvals: ...
+
+    @property
+    def series(self) -> Series:
+        """What changes tasks."""
+        ...
+
+    async def settle_tasks(self) -> None:
+        """Take over how runs of tasks ended, after something else than their agent ended them."""
+        ...
 
     def wake(self, session_id: SessionId, group_id: AgentGroupId) -> None: ...
 
@@ -245,6 +255,10 @@ class Args:
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= high:
             raise UsageError(f"{name} must be a number of seconds from 0 to {high:g}, got {value!r}")
         return float(value)
+
+    def given(self, name: str) -> bool:
+        """Whether there is anything under that name."""
+        return self._values.get(name) is not None
 
     def flag(self, name: str) -> bool:
         value = self._values.get(name, False)

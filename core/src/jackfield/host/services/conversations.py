@@ -137,6 +137,7 @@ async def session_clear(context: ServiceContext, args: Args) -> dict[str, Any]:
     dropped = await context.hub.store.write(close)
     if context.live is not None:
         await context.live.retire_runner(session.id)
+        await context.live.settle_tasks()
         await context.live.tell_askers()
         await context.live.approvals.sweep()
     return {"id": session.id, "dropped": dropped}
@@ -288,6 +289,7 @@ async def message_drop(context: ServiceContext, args: Args) -> dict[str, Any]:
         folder = context.hub.folder_of(session)
         await context.hub.mailboxes.run(folder, lambda box: box.withdraw([shown["id"]]))
         if context.live is not None:
+            await context.live.settle_tasks()
             await context.live.tell_askers()
     elif context.live is not None:
         context.live.kick([shown["to"]])
