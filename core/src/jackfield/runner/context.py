@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +35,7 @@ from jackfield.runner.addressing import CURRENT, Target, known_names, resolve, t
 from jackfield.runner.bell import Pulse
 from jackfield.runner.board import Board
 from jackfield.runner.desk import FILE_LIMIT, Desk
+from jackfield.runner.secrets import Secrets
 from jackfield.runner.tools import LIMIT
 
 __all__ = ["SessionContext"]
@@ -50,7 +51,7 @@ class SessionContext:
         desk: Desk,
         pulse: Pulse,
         board: Board,
-        secrets: Mapping[str, str],
+        secrets: Secrets,
     ) -> None:
         self._spec = spec
         self._settings = settings
@@ -89,7 +90,7 @@ class SessionContext:
         target = await self._target(to)
         if card is not None and target.is_agent:
             raise ToolFailed(f"{target.name} is another agent; cards are for people, send it the words")
-        seq = await self._deliver(target, text, files=files, card=card)
+        seq = await self._deliver(target, self._secrets.masked(text), files=files, card=card)
         return Sent(seq=seq, name=target.name)
 
     async def edit(self, seq: int, text: str) -> None:
@@ -99,7 +100,7 @@ class SessionContext:
         row = await self._message(seq)
         if isinstance(row, InboundRow):
             raise ToolFailed(f"Message #{seq} is not yours; only your own messages can be edited")
-        await self._change(OutboundKind.EDIT, EditContent(target_seq=seq, text=text), row, seq)
+        await self._change(OutboundKind.EDIT, EditContent(target_seq=seq, text=self._secrets.masked(text)), row, seq)
 
     async def react(self, seq: int, emoji: str, *, added: bool = True) -> None:
         """Raises:
