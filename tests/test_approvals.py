@@ -106,8 +106,8 @@ def test_what_the_owner_asks_for_alone_goes_through_unless_the_kind_always_asks(
 
 
 def test_the_command_line_lists_shows_approves_and_rejects(exchange: Exchange) -> None:
-    yes, no = ask(exchange, "delta"), ask(exchange, "epsilon")
-    assert {yes, no} <= {one["id"] for one in exchange.json("approval", "list")}
+    yes, no, neither = ask(exchange, "delta"), ask(exchange, "epsilon"), ask(exchange, "sigma")
+    assert {yes, no, neither} <= {one["id"] for one in exchange.json("approval", "list")}
     assert yes in exchange.run("approvals", "list").stdout
     text = exchange.run("approval", "show", yes).stdout
     assert "delta" in text and f"jackfield approval approve {yes}" in text and "it is ready" in text
@@ -118,7 +118,9 @@ def test_the_command_line_lists_shows_approves_and_rejects(exchange: Exchange) -
     exchange.run("approval", "reject", no, "--note", "not on a Friday")
     until_finished(exchange, no)
     assert "not on a Friday" in exchange.wait_text("work", f"{no}) was rejected")
-    assert "epsilon" not in deeds(exchange)
+    exchange.run("approval", "cancel", neither)
+    assert until_finished(exchange, neither)["state"] == "cancelled"
+    assert not {"epsilon", "sigma"} & set(deeds(exchange))
     assert exchange.run("approval", "show", "ap_00000000000000000000", check=False).returncode == 3
 
 
