@@ -38,6 +38,11 @@ class Standing:
     hops: int
 
 
+RECENT = 2000
+"""Messages of a session, the newest, among which its running turn is looked for: an index over turns would cost every
+message a page."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
     """`messages` went between agents.  `stopped` is why another one did not, the first time."""
@@ -58,9 +63,10 @@ def standing(db: sqlite3.Connection, session_id: SessionId, turn: TurnId | None)
     found = None
     if turn is not None:
         found = db.execute(
-            "SELECT id, hops, chain FROM inbound WHERE turn = ? AND session_id = ? "
-            "ORDER BY hops DESC, event_id IS NULL, ord LIMIT 1",
-            (turn, session_id),
+            "SELECT id, hops, chain FROM "
+            "(SELECT id, hops, chain, turn, event_id, ord FROM inbound WHERE session_id = ? ORDER BY ord DESC LIMIT ?) "
+            "WHERE turn = ? ORDER BY hops DESC, event_id IS NULL, ord LIMIT 1",
+            (session_id, RECENT, turn),
         ).fetchone()
     if found is None:
         found = db.execute(
