@@ -24,7 +24,7 @@ __all__ = ["export_group", "import_group"]
 def export_group(name: str, file: Path, workspace: bool, wirings: bool) -> None:
     """Write an agent group into a file, a .tar.gz, for another home.
 
-    Settings, instructions, memory, skills and packages go in.  Members, conversations and secrets never do.
+    Settings, instructions, memory, skills and packages go in.  Members, conversations, tasks and secrets never do.
     """
     from jackfield.host.archive.group import export
     from jackfield.host.archive.writing import destination
@@ -37,11 +37,15 @@ def export_group(name: str, file: Path, workspace: bool, wirings: bool) -> None:
     with destination(place) as out:
         made = export(home, found["folder"], out, workspace=workspace, wirings=hints)
     left_out = [{"path": one.path, "why": one.why} for one in made.left_out]
-    if emit({"group": found["folder"], "file": str(place), "files": len(made.files), "left_out": left_out}):
+    tasks = len(call("task.list", group=found["folder"], limit=100_000))
+    result = {"group": found["folder"], "file": str(place), "files": len(made.files), "left_out": left_out}
+    if emit(result | {"tasks_left_out": tasks}):
         return
     say(f"{found['folder']} is written to {line(str(place))}: {len(made.files)} files")
     for one in left_out:
         warn(f"left out: {line(one['path'])} ({line(one['why'])})")
+    if tasks:
+        warn(f"left out: {tasks} tasks (they belong to chats of this home)")
 
 
 @click.command("import", cls=Command)

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from jackfield.clock import UnixMs
 from jackfield.host import retry
 from jackfield.host.agents.entering import Entered
-from jackfield.ids import InboundId
+from jackfield.ids import InboundId, TurnId
 from jackfield.models import (
+    SCRIPT_FAILED,
     Ack,
     AckStatus,
     ActivityRow,
@@ -49,6 +50,8 @@ class Outcome:
     """Whether the session is parked, and whether with it all that share its provider."""
     tell: str | None = None
     """What the person in the chat is told, once for the batch."""
+    of_tasks: set[TurnId | None] = field(default_factory=set)
+    """Turns that failed over a task."""
     scope_key: str = ""
 
 
@@ -65,6 +68,8 @@ def record(
 ) -> Outcome:
     """The one transaction."""
     outcome = Outcome(scope_key=scope_key)
+    failed = [ack for ack in acks if ack.status is AckStatus.FAILED]
+    outcome.of_tasks = {ack.turn for ack in failed if tasks.is_run(db, ack.message_id)}
     for ack in acks:  # first, so that the ledger knows which messages a turn took that wrote to other agents
         _apply_ack(db, session, ack, now, outcome)
     final: list[DeliveryRow] = []
@@ -112,15 +117,18 @@ def _apply_ack(db: sqlite3.Connection, session: Session, ack: Ack, now: UnixMs, 
     else:
         told = outcome.tell
         _apply_failure(db, session, entry, ack, now, outcome)
-        if entry.event_id is None and tasks.is_run(db, entry.id):
-            outcome.tell = told  # nobody wrote it; what people are told of a series, the schedule tells once
+        if entry.event_id is None and ack.turn in outcome.of_tasks:
+            # Nobody wrote it, nor the notices beside it; what people are told of a series, the schedule tells once.
+            outcome.tell = told
 
 
 def _apply_failure(
     db: sqlite3.Connection, session: Session, entry: InboundEntry, ack: Ack, now: UnixMs, outcome: Outcome
 ) -> None:
     error = ack.error or TurnError(kind="protocol", message="the runner gave no reason")
-    if error.kind == "config":  # a mistake of the operator, who learns its wording nowhere else
+    if error.kind == "config" and not error.message.startswith(
+        SCRIPT_FAILED
+    ):  # a mistake of the operator, who learns its wording nowhere else
         log.warning("session %s: the agent is not set up correctly: %s", session.id, error.message[:2000])
     decision = retry.after_turn(error, attempts=ack.attempt, now=now)
     match decision:

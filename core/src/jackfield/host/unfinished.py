@@ -68,7 +68,9 @@ class Unfinished:
 
         def release(db: sqlite3.Connection) -> bool:
             ready = False
-            for entry in inbound.open_entries(db, session.id):
+            left = inbound.open_entries(db, session.id)
+            of_task = any(one.state is InboundState.CLAIMED and tasks.is_run(db, one.id) for one in left)
+            for entry in left:
                 if entry.state is InboundState.QUEUED:
                     ready = True
                 if entry.state is not InboundState.CLAIMED:
@@ -80,7 +82,7 @@ class Unfinished:
                     case retry.Fail(reason=reason, tell=tell):
                         inbound.set_state(db, entry.id, InboundState.FAILED, now, reason=reason)
                         gone.append(entry.id)
-                        if entry.event_id is not None or not tasks.is_run(db, entry.id):
+                        if entry.event_id is not None or not of_task:
                             told.append(tell)  # what people are told of a series, the schedule tells once
             return ready
 
