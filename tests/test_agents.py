@@ -56,7 +56,7 @@ def pair(exchange: Exchange, asks: str, answers: str) -> None:
     knows(exchange, asks, answers, both=True)
 
 
-def tool(name: str, **arguments: Any) -> str:
+def tool(name: str, /, **arguments: Any) -> str:
     return f"mock: tool {name} {json.dumps(arguments)}"
 
 
@@ -224,7 +224,14 @@ def test_who_asked_learns_that_no_answer_will_come(exchange: Exchange) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", ["host.collect.after_commit:2", "host.agents.after_enqueue", "host.agents.after_enqueue:2"]
+    "point",
+    [
+        "host.agents.after_enqueue",
+        *(
+            pytest.param(point, marks=pytest.mark.slow)
+            for point in ("host.collect.after_commit:2", "host.deliver.after_intent", "host.agents.after_enqueue:2")
+        ),
+    ],
 )
 def test_a_host_killed_between_two_agents_loses_and_doubles_nothing(make_exchange: MakeExchange, point: str) -> None:
     """C209: the ledger has both ends or none, and the inbox takes a message once."""
@@ -238,3 +245,70 @@ def test_a_host_killed_between_two_agents_loses_and_doubles_nothing(make_exchang
     settled(exchange)
     assert between(exchange, "quin", "rosa") == [("quin", "rosa", 1, "completed"), ("rosa", "quin", 2, "completed")]
     assert exchange.texts("quin") == ["You said: You said: are you there?"]
+
+
+def maker(exchange: Exchange, folder: str, more: str = "") -> None:
+    """An agent that may ask for others; the operator's own terminal is a chat of its owner."""
+    agent(exchange, folder)
+    toml = exchange.home.groups / folder / "agent.toml"
+    text = toml.read_text(encoding="utf-8").replace('tools = ["messaging"]', 'tools = ["messaging", "agents"]')
+    toml.write_text('model = "m-1"\n' + text + more, encoding="utf-8")
+    exchange.op("group.accept", name=folder)
+    exchange.join(folder, folder)
+
+
+def approval_of(exchange: Exchange, folder: str) -> dict[str, Any]:
+    exchange.wait_for(
+        lambda: [one for one in exchange.op("approval.list") if one["group"] == folder], f"a request of {folder}"
+    )
+    return next(one for one in exchange.op("approval.list") if one["group"] == folder)
+
+
+def test_an_agent_is_created_once_a_person_says_yes_and_works_with_its_maker(exchange: Exchange) -> None:
+    """C143, appendix D.20: folder, rows both ways, a notice; the new one reaches its maker as `parent`."""
+    maker(exchange, "sven")
+    (exchange.home.groups / "research-bot").mkdir()
+    exchange.say("sven", tool("create_agent", name="Research Bot", instructions="Look things up."))
+    exchange.wait_text("sven", "Asked a person to allow")
+    asked = approval_of(exchange, "sven")
+    assert exchange.query("SELECT 1 FROM agent_groups WHERE folder LIKE 'research-bot%'") == []
+    shown = exchange.op("approval.show", id=asked["id"])
+    assert {"Look things up.", "Research Bot", "mock m-1"} <= {field["value"] for field in shown["fields"]}
+    exchange.op("approval.decide", id=asked["id"])
+    exchange.wait_text("sven", "was created")
+    places = {one["name"]: one["target"] for one in exchange.op("destination.list", group="research-bot-2")}
+    assert places == {"parent": "sven"}, "no chat comes along"
+    assert "research-bot" in {one["name"] for one in exchange.op("destination.list", group="sven")}
+    settings = exchange.op("group.show", name="research-bot-2")["settings"]
+    assert (settings["provider"], settings["model"], settings["tools"]) == ("mock", "m-1", ["messaging"])
+    words = (exchange.home.groups / "research-bot-2" / "AGENTS.md").read_text(encoding="utf-8")
+    assert "Look things up." in words and "`parent`" in words
+    exchange.say("sven", to("research-bot", tool("send_message", text="found it", to="parent")))
+    exchange.wait_text("sven", "You said: found it")
+    exchange.say("sven", tool("list_agents"))
+    exchange.wait_text("sven", "- research-bot (Research Bot)")
+
+
+def test_a_no_and_a_limit_leave_nothing_behind(exchange: Exchange) -> None:
+    """C143: what was not allowed was not begun."""
+    maker(exchange, "tilda")
+    exchange.say("tilda", tool("create_agent", name="Spy"))
+    exchange.op("approval.decide", id=approval_of(exchange, "tilda")["id"], reject=True)
+    exchange.wait_text("tilda", "rejected")
+    exchange.say("tilda", tool("create_agent", name="\u2026") + " mock: say it said {result}")
+    assert "no letter or digit" in exchange.wait_text("tilda", "it said")
+    assert not list(exchange.home.groups.glob("*spy*")) and not list(exchange.home.groups.glob(".new-*"))
+
+
+def test_a_host_killed_while_it_makes_an_agent_has_made_it_after_the_next_start(make_exchange: MakeExchange) -> None:
+    exchange = make_exchange()
+    maker(exchange, "ursula", '\n[permissions]\ncreate_agent = "allow"\n')
+    exchange.start(JACKFIELD_KILL_AT="host.agents.after_rows")
+    exchange.say("ursula", tool("create_agent", name="Helper"))
+    exchange.wait_for(exchange.process_ended, "the host's death")
+    assert not (exchange.home.groups / "helper").exists()
+    exchange.start()
+    exchange.wait_text("ursula", "was created")
+    assert (exchange.home.groups / "helper" / "AGENTS.md").is_file()
+    assert len(exchange.query("SELECT 1 FROM agent_groups WHERE folder = 'helper'")) == 1
+    assert not list(exchange.home.groups.glob(".new-*"))
