@@ -1,0 +1,281 @@
+"""Packages and MCP servers in a whole exchange: asked for, approved, installed, used (messaging.md 11.3)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jackfield.errors import ConfigError, Conflict, MalformedData, NotFound, RolledBack, UsageError
+
+from tests.harness.exchange import Exchange, prepared
+from tests.harness.registries import MARK, registries
+
+
+@pytest.fixture(scope="module")
+def sources() -> Iterator[dict[str, str]]:
+    with registries() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def exchange(tmp_path_factory: pytest.TempPathFactory, sources: dict[str, str]) -> Iterator[Exchange]:
+    """A running host with `andy`, who may ask for more, and `berta`, whom her operator looks after."""
+    with prepared(tmp_path_factory.mktemp("selfmod"), environment=sources) as made:
+        change_agent(made, 'tools = ["messaging"]', 'tools = ["messaging", "selfmod"]')
+        made.add_agent("berta")
+        for chat in ("work", "other"):
+            made.join(chat)
+        made.start()
+        yield made
+
+
+def agent_file(exchange: Exchange, group: str = "andy") -> Path:
+    return exchange.home.groups / group / "agent.toml"
+
+
+def change_agent(exchange: Exchange, old: str, new: str, group: str = "andy") -> None:
+    file = agent_file(exchange, group)
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new, 1), encoding="utf-8")
+    exchange.op("group.accept", name=group)
+
+
+def installed(exchange: Exchange, group: str = "andy") -> Any:
+    return json.loads((exchange.home.groups / group / "packages" / "installed.json").read_text(encoding="utf-8"))
+
+
+def build_of(exchange: Exchange, manager: str) -> Path:
+    return exchange.home.groups / "berta" / "packages" / manager / installed(exchange, "berta")[manager]["build"]
+
+
+def traces(exchange: Exchange) -> list[Path]:
+    return [path for path in exchange.root.rglob("*") if path.name == MARK]
+
+
+# ---- by an operator
+
+
+@pytest.fixture
+def berta(exchange: Exchange) -> Iterator[Exchange]:
+    """The settings of the group are as before afterwards."""
+    file = agent_file(exchange, "berta")
+    before = file.read_bytes()
+    yield exchange
+    file.write_bytes(before)
+    exchange.op("group.accept", name="berta")
+
+
+def add(exchange: Exchange, **packages: list[str]) -> str:
+    return str(exchange.op("group.packages.add", group="berta", **packages)["done"])
+
+
+def recorded(exchange: Exchange) -> Any:
+    return exchange.op("group.packages.list", group="berta")["packages"]
+
+
+def test_packages_are_installed_recorded_changed_and_removed(berta: Exchange) -> None:
+    before = agent_file(berta, "berta").read_text(encoding="utf-8")
+    assert add(berta, pip=["Tiny==1.0"]).startswith("Installed (pip: Tiny==1.0)")
+    text = agent_file(berta, "berta").read_text(encoding="utf-8")
+    assert text.startswith(before.rstrip()) and 'pip = ["Tiny==1.0"]' in text, "comments and order survive"
+    first = build_of(berta, "pip")
+    assert (first / "tiny.py").exists() and (first / "bin" / "tiny-mcp").exists()
+    assert recorded(berta)["pip"] == ["Tiny==1.0"]
+
+    add(berta, pip=["tiny"])
+    assert recorded(berta)["pip"] == ["tiny"], "one entry a package"
+    second = build_of(berta, "pip")
+    assert "2.0" in (second / "tiny.py").read_text(encoding="utf-8")
+    assert first.exists(), "runners that live may still use the one before"
+    berta.op("group.packages.rebuild", group="berta")
+    assert not first.exists() and second.exists() and build_of(berta, "pip") != second
+
+    with pytest.raises(NotFound) as missing:
+        berta.op("group.packages.remove", group="berta", npm=["tiny"])
+    assert missing.value.fix == "it has: pip: tiny"
+    berta.op("group.packages.remove", group="berta", pip=["TINY"])
+    assert recorded(berta)["pip"] == [] and installed(berta, "berta") == {}
+    assert "[packages]" in agent_file(berta, "berta").read_text(encoding="utf-8")
+    assert list((berta.home.root / "workshop").iterdir()) == []
+
+
+def test_a_failed_installation_changes_nothing_and_runs_no_code_of_a_package(berta: Exchange) -> None:
+    before = agent_file(berta, "berta").read_bytes()
+    with pytest.raises(RolledBack, match="could not install source, tiny"):
+        add(berta, pip=["source", "tiny"])
+    with pytest.raises(UsageError, match="jq can't be installed for this agent"):
+        add(berta, apt=["jq"], pip=["tiny"])
+    assert agent_file(berta, "berta").read_bytes() == before
+    assert traces(berta) == [] and not any(berta.op("group.packages.list", group="berta")["packages"].values())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_packages_of_node_are_installed_without_their_scripts(berta: Exchange) -> None:
+    add(berta, npm=["little"])
+    folder = build_of(berta, "npm") / "node_modules"
+    assert (folder / "little" / "little.js").exists() and (folder / ".bin" / "little").exists()
+    assert traces(berta) == []
+    with pytest.raises(RolledBack, match="could not install little, nobody-has-it"):
+        add(berta, npm=["nobody-has-it"])
+
+
+def test_names_that_could_be_anything_else_reach_no_package_manager(berta: Exchange) -> None:
+    """C176"""
+    hostile = [
+        "jq; rm -rf /data",
+        "$(id)",
+        "--pre",
+        "git+https://e.example/x",
+        "../local",
+        "ＪＱ",
+        "lib foo",
+        "a" * 300,
+    ]
+    for name in hostile:
+        for manager in ("pip", "npm", "apt"):
+            with pytest.raises(MalformedData):
+                add(berta, **{manager: [name]})
+    agent = agent_file(berta, "berta")
+    agent.write_text(agent.read_text(encoding="utf-8") + '\n[packages]\npip = ["--pre"]\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match="no name of a package"):
+        berta.op("group.packages.rebuild", group="berta")
+
+
+def test_what_nobody_accepted_is_not_accepted_along_the_way(berta: Exchange) -> None:
+    berta.op("group.accept", name="berta")
+    agent = agent_file(berta, "berta")
+    agent.write_text(agent.read_text(encoding="utf-8") + "\n# a word more\n", encoding="utf-8")
+    server = {"name": "x", "settings": {"command": "y"}}
+    for operation, arguments in (("packages.add", {"pip": ["tiny"]}), ("mcp.add", server)):
+        with pytest.raises(Conflict, match="is not accepted yet"):
+            berta.op(f"group.{operation}", group="berta", **arguments)
+
+
+def test_servers_are_recorded_shown_and_removed(berta: Exchange) -> None:
+    berta.run("group", "mcp", "add", "berta", "files", "--env", "KEY=secret:FILES", "--", "npx", "-y", "a b")
+    assert berta.op("group.mcp.list", group="berta") == [
+        {"name": "files", "command": "npx", "args": ["-y", "a b"], "env": {"KEY": "secret:FILES"}}
+    ]
+    berta.op("group.mcp.add", group="berta", name="far", settings={"url": "https://e.example/mcp", "timeout": 5.0})
+    assert "[mcp.far]" in agent_file(berta, "berta").read_text(encoding="utf-8")
+    for name, settings in (
+        ("X", {"command": "y"}),
+        ("a__b", {"command": "y"}),
+        ("ok", {"no": 1}),
+        ("ok", {"command": 1}),
+    ):
+        with pytest.raises(MalformedData):
+            berta.op("group.mcp.add", group="berta", name=name, settings=settings)
+    berta.op("group.mcp.remove", group="berta", name="files")
+    with pytest.raises(NotFound):
+        berta.op("group.mcp.remove", group="berta", name="files")
+    assert [one["name"] for one in berta.op("group.mcp.list", group="berta")] == ["far"]
+
+
+# ---- by an agent
+
+
+def ask(exchange: Exchange, tool: str, **arguments: Any) -> str:
+    """Have the agent ask; the approval's id."""
+    known = {one["id"] for one in exchange.op("approval.list", all=True)}
+    exchange.say("work", f"mock: tool {tool} {json.dumps(arguments)}")
+    found: list[str] = []
+
+    def asked() -> bool:
+        found[:] = [one["id"] for one in exchange.op("approval.list", all=True) if one["id"] not in known]
+        return bool(found)
+
+    exchange.wait_for(asked, f"a request of {tool}, got {exchange.texts('work')}")
+    return found[0]
+
+
+def decide(exchange: Exchange, id: str, choice: str) -> None:
+    exchange.op("approval.decide", id=id, value=choice)
+    query = f"SELECT 1 FROM approvals WHERE id = '{id}' AND finished_at IS NOT NULL"
+    exchange.wait_for(lambda: exchange.query(query), f"the end of {id}")
+
+
+def test_an_agent_asks_for_a_package_and_a_server_and_uses_them_once_they_are_approved(exchange: Exchange) -> None:
+    """Appendix D 21: config updated once, all runners of the group replaced, the one that asked is told, afresh."""
+    for chat in ("work", "other"):
+        exchange.say(chat, "hi")
+        exchange.wait_sent(chat, 1)
+    id = ask(exchange, "install_packages", reason="to be tiny", pip=["tiny==1.0"])
+    assert "tiny==1.0" in str(exchange.op("approval.show", id=id))
+    assert "tiny" not in agent_file(exchange).read_text(encoding="utf-8")
+    decide(exchange, id, "approve")
+    exchange.wait_text("work", "Installed (pip: tiny==1.0)")
+    assert exchange.session_of("work")["epoch"] == 2, "the notice was read by a fresh runner"
+    exchange.wait_for(lambda: exchange.session_of("other")["runner"] == "none", "the end of the other idle runner")
+
+    id = ask(
+        exchange, "add_mcp_server", name="tiny", command="tiny-mcp", env={"MODE": "small"}, reason="to have its tools"
+    )
+    decide(exchange, id, "approve")
+    exchange.wait_text("work", "MCP server tiny is set up")
+    assert exchange.session_of("work")["epoch"] == 3
+    exchange.say("work", "mock: tool tiny__version {} mock: say it is {result}")
+    exchange.wait_text("work", "it is tiny 1.0")
+    exchange.say("other", 'mock: tool tiny__variable {"name": "MODE"} mock: say mode {result}')
+    exchange.wait_text("other", "mode small")
+    exchange.say("other", 'mock: tool tiny__variable {"name": "JACKFIELD_HOME"} mock: say home {result}')
+    exchange.wait_text("other", "home (none)")
+    assert agent_file(exchange).read_text(encoding="utf-8").count("tiny==1.0") == 1
+
+    id = ask(exchange, "request_rebuild", reason="it feels old")
+    build = installed(exchange)["pip"]["build"]
+    decide(exchange, id, "approve")
+    exchange.wait_text("work", "Rebuilt (pip: tiny==1.0)")
+    assert installed(exchange)["pip"]["build"] != build and exchange.session_of("work")["epoch"] == 4
+    exchange.say("work", "mock: tool tiny__version {} mock: say again {result}")
+    exchange.wait_text("work", "again tiny 1.0")
+
+
+def test_a_request_that_is_rejected_or_fails_changes_nothing_and_is_told(exchange: Exchange) -> None:
+    before = agent_file(exchange).read_bytes()
+    id = ask(exchange, "install_packages", reason="no", pip=["tiny==2.0"])
+    decide(exchange, id, "reject")
+    exchange.wait_text("work", "was rejected")
+    id = ask(exchange, "install_packages", reason="no", pip=["nobody-has-it"])
+    decide(exchange, id, "approve")
+    exchange.wait_text("work", "could not install")
+    assert agent_file(exchange).read_bytes() == before
+
+
+def test_what_can_not_be_asked_for_is_refused_at_once(exchange: Exchange) -> None:
+    """C176; and a secret is never asked for in plain."""
+    exchange.say("work", 'mock: tool install_packages {"reason": "r", "pip": ["--pre"]}')
+    exchange.wait_text("work", "'--pre' is no name of a package of pip")
+    exchange.say("work", 'mock: tool install_packages {"reason": "r", "apt": ["jq"]}')
+    exchange.wait_text("work", "jq can't be installed for this agent")
+    request = {"name": "far", "reason": "r", "command": "x", "env": {"API_KEY": "sk-123456"}}
+    exchange.say("work", f"mock: tool add_mcp_server {json.dumps(request)}")
+    exchange.wait_text("work", "API_KEY looks like a secret")
+    assert not any("sk-123456" in str(one) for one in exchange.op("approval.list", all=True))
+
+
+# ---- what is missing
+
+
+def test_packages_that_are_recorded_but_not_there_are_told_to_agent_and_operator(exchange: Exchange) -> None:
+    """C178: never installed, or installed for another image."""
+    add(exchange, pip=["tiny"])
+    record = exchange.home.groups / "berta" / "packages" / "installed.json"
+    record.write_text(record.read_text(encoding="utf-8").replace('"base": "process', '"base": "process-before'))
+    change_agent(exchange, 'pip = ["tiny"]', 'pip = ["tiny", "yt-dlp"]\napt = ["no-such-jq"]', "berta")
+    found = exchange.op("group.packages.list", group="berta")
+    assert found["missing"] == {"apt": ["no-such-jq"], "npm": [], "pip": ["tiny", "yt-dlp"]}
+    exchange.join("salon", "berta")
+    exchange.say("salon", "mock: show prompt")
+    told = exchange.wait_text("salon", "not installed at the moment")
+    assert "apt: no-such-jq; pip: tiny, yt-dlp" in told
+    assert "rebuild berta" in (exchange.home.logs / "host.jsonl").read_text(encoding="utf-8")
+    change_agent(exchange, ', "yt-dlp"]\napt = ["no-such-jq"]', "]", "berta")
+    exchange.op("group.packages.rebuild", group="berta")
+    assert not any(exchange.op("group.packages.list", group="berta")["missing"].values())
