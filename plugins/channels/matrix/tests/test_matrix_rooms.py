@@ -141,6 +141,22 @@ async def test_a_gap_in_the_sync_is_filled(synapse: Synapse, tmp_path: Path) -> 
             assert [one.text for one in context.events if isinstance(one, MessageReceived)] == wanted
 
 
+async def test_a_position_that_the_homeserver_does_not_know_is_given_up_and_told(
+    synapse: Synapse, tmp_path: Path
+) -> None:
+    """Asking with it again would never end; also after the next start, before anything moved the cursor."""
+    async with people(synapse) as peer:
+        memory = ChannelMemory()
+        memory.cursors["sync"] = "no position of this homeserver"
+        async with running(peer, tmp_path, memory) as (_, context):
+            await context.until(lambda: "may have been missed" in context.statuses[-1].detail, "it to be told")
+            assert context.state is ChannelState.DEGRADED
+        await peer.ann.say(peer.rooms["one"], "while it was down")
+        async with running(peer, tmp_path, memory) as (_, context):
+            await event_of(context, MessageReceived, text="while it was down")
+            assert context.state is ChannelState.READY
+
+
 async def test_the_position_moves_only_with_what_is_stored(synapse: Synapse, tmp_path: Path) -> None:
     """The next sync begins where it began until everything of this one is stored, and then the cursor is stored
     with the last of it."""

@@ -77,6 +77,10 @@ async def open_account(
     def decrypt(room: str, event: Raw) -> Raw | None:
         return crypto.decrypt(room, event) if crypto is not None else None
 
+    async def began(position: str) -> None:
+        file.write(replace(login, began=position, refused=await context.cursor(CURSOR) or ""))
+
+    cursor = await context.cursor(CURSOR)
     translator = Translator(homeserver, rooms, seen, context, decrypt)
     intake = Intake(
         homeserver,
@@ -85,8 +89,8 @@ async def open_account(
         crypto,
         settings,
         context,
-        since=await context.cursor(CURSOR) or login.began or None,
-        began=lambda position: file.write(replace(login, began=position)),
+        since=(login.began if cursor in (None, login.refused) else cursor) or None,
+        began=began,
     )
     return Account(
         homeserver=homeserver,

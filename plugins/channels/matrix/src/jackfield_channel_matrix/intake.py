@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jackfield.api import ChannelContext, Cursor
-from jackfield.errors import AuthFailed, ChannelError, ChatNotFound, JackfieldError, MalformedData, Transient
+from jackfield.errors import (
+    AuthFailed,
+    BadContent,
+    ChannelError,
+    ChatNotFound,
+    JackfieldError,
+    MalformedData,
+    Transient,
+)
 from jackfield.models import Address, ChannelState, ChannelStatus, ConversationChange, ConversationChanged, Event
 
 from jackfield_channel_matrix.crypto import Crypto
@@ -44,7 +52,7 @@ class Intake:
         context: ChannelContext,
         *,
         since: str | None,
-        began: Callable[[str], None],
+        began: Callable[[str], Awaitable[None]],
     ) -> None:
         self._homeserver = homeserver
         self._rooms = rooms
@@ -56,6 +64,8 @@ class Intake:
         self._began = began
         self._whole = crypto is not None
         """Whether the next sync asks for the whole state: the keys need to know who is in each room."""
+        self._missed = ""
+        """What the status says of messages that could not be read because our position was lost."""
         self._told: set[str] = set()
         self._shown = ""
         """What the status says of messages that can't be read."""
@@ -68,12 +78,14 @@ class Intake:
         """
         await self._rooms.direct.load()
         if self._since is None:
-            answer = await self._sync(None, 0.0)
-            await self._prepare(answer)
-            self._since = str(answer["next_batch"])
-            self._began(self._since)  # what was written before belongs to others
-        elif self._whole:
-            await self._round(await self._sync(self._since, 0.0))
+            await self._begin()
+        else:
+            try:
+                answer = await self._sync(self._since, 0.0)
+            except BadContent as problem:
+                await self._begin_again(problem)
+            else:
+                await self._round(answer)
         ready()
         self._shown = ""
         while True:
@@ -81,14 +93,29 @@ class Intake:
             await self._round(await self._sync(self._since, POLL))
             ready()
 
+    async def _begin(self) -> None:
+        """From now on: what was written before belongs to others."""
+        answer = await self._sync(None, 0.0)
+        await self._prepare(answer)
+        self._since = str(answer["next_batch"])
+        await self._began(self._since)
+
+    async def _begin_again(self, problem: BadContent) -> None:
+        """The homeserver does not take our position: its database was put back, or another one answers at its address.
+        Asking again would never mend it.  What was written since the position can't be told from history."""
+        log.warning("the homeserver refuses the position in its sync, what came since is not read: %s", problem)
+        await self._begin()
+        self._missed = "messages may have been missed: the homeserver did not know where reading had ended"
+
     def _show_unread(self) -> None:
         """Say in the status what can't be read, and when it could be (C240)."""
-        detail = ""
+        unread = ""
         if self._crypto is None and self._told:
-            detail = f"{len(self._told)} rooms are encrypted and can't be read; set encryption = true"
+            unread = f"{len(self._told)} rooms are encrypted and can't be read; set encryption = true"
         elif self._crypto is not None and self._crypto.waiting[0]:
             messages, rooms = self._crypto.waiting
-            detail = f"{messages} messages of {rooms} rooms can't be read: their keys have not come"
+            unread = f"{messages} messages of {rooms} rooms can't be read: their keys have not come"
+        detail = "; ".join(filter(None, (self._missed, unread)))
         if detail != self._shown:
             self._shown = detail
             state = ChannelState.DEGRADED if detail else ChannelState.READY

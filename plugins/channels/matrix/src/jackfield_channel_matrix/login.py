@@ -23,12 +23,14 @@ __all__ = ["Login", "LoginFile", "credential", "log_in", "try_credential"]
 @dataclass(frozen=True, slots=True)
 class Login:
     """What is kept.  `token` only when a password brought it; `began` is where the very first sync ended, from which
-    what people write is taken; `pickle_key` encrypts the crypto store."""
+    what people write is taken; `refused` the cursor that the homeserver did not take, so that `began` counts instead;
+    `pickle_key` encrypts the crypto store."""
 
     user_id: str = ""
     device_id: str = ""
     token: str = ""
     began: str = ""
+    refused: str = ""
     pickle_key: str = ""
 
     def __repr__(self) -> str:
