@@ -33,10 +33,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
         yield equipped(exchange).start()
 
 
-def only_task(exchange: Exchange, chat: str, **more: Any) -> dict[str, Any]:
-    """The one task whose answers go to that chat."""
-    (found,) = [one for one in exchange.op("task.list", all=True, **more) if one["chat"] == f"postbox:box:{chat}"]
-    return dict(found)
+def tasks_of(exchange: Exchange, chat: str) -> list[dict[str, Any]]:
+    """Those whose answers go to that chat."""
+    return [one for one in exchange.op("task.list", all=True) if one["chat"] == f"postbox:box:{chat}"]
+
+
+def only_task(exchange: Exchange, chat: str) -> dict[str, Any]:
+    (found,) = tasks_of(exchange, chat)
+    return found
 
 
 def add(exchange: Exchange, chat: str, prompt: str, **more: Any) -> str:
@@ -107,7 +111,7 @@ def test_what_makes_no_sense_is_refused_when_it_is_scheduled(
     shared.join(chat)
     shared.say(chat, tool("schedule_task", prompt="x", **wrong))
     assert told in shared.wait_text(chat, "Error")
-    assert not [one for one in shared.op("task.list", all=True) if one["chat"] == f"postbox:box:{chat}"]
+    assert tasks_of(shared, chat) == []
 
 
 def test_scripts_decide_whether_the_agent_is_needed(shared: Exchange) -> None:
@@ -154,7 +158,7 @@ def test_a_task_for_another_chat_runs_only_after_a_yes(shared: Exchange) -> None
     name = next(one["name"] for one in shared.op("group.show", name="andy")["destinations"] if "stage" in one["target"])
     shared.say("asker", tool("schedule_task", prompt="mock: say curtain up", at="1s", to=name))
     shared.wait_text("asker", "nothing is scheduled before")
-    assert not [one for one in shared.op("task.list", all=True) if one["chat"] == "postbox:box:stage"]
+    assert tasks_of(shared, "stage") == []
     (asked,) = [one for one in shared.op("approval.list") if one["kind"] == "schedule_elsewhere"]
     labels = {one["label"]: one["value"] for one in shared.op("approval.show", id=asked["id"])["fields"]}
     assert labels["Prompt"] == "mock: say curtain up"
@@ -164,7 +168,7 @@ def test_a_task_for_another_chat_runs_only_after_a_yes(shared: Exchange) -> None
     shared.wait_for(lambda: len(shared.op("approval.list")) == 1, "the second request")
     (again,) = shared.op("approval.list")
     shared.op("approval.decide", id=again["id"], value="approve")
-    shared.wait_for(lambda: only_task(shared, "stage"), "the task")
+    shared.wait_for(lambda: tasks_of(shared, "stage"), "the task")
     id = only_task(shared, "stage")["id"]
     shared.op("task.run", id=id)
     shared.wait_text("stage", "curtain up")
