@@ -398,19 +398,49 @@ def test_a_place_where_nothing_can_be_written_is_told(tmp_path: Path, spoil: Cal
     place = tmp_path / "there" / "x.tar.gz"
     place.parent.mkdir()
     spoil(place)
-    with pytest.raises(RolledBack), destination(place):
+    with pytest.raises((RolledBack, Conflict)), destination(place):
         pass
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "fifo", "folder"])
+def test_nothing_but_an_older_archive_is_replaced(tmp_path: Path, kind: str) -> None:
+    """A slip of the keyboard must not cost a file, a device or what a link leads to."""
+    place, other = tmp_path / "place", tmp_path / "other"
+    match kind:
+        case "file":
+            place.write_text("precious")
+        case "link":
+            other.write_bytes(gzip.compress(b"precious"))
+            place.symlink_to(other)
+        case "fifo":
+            os.mkfifo(place)
+        case "folder":
+            place.mkdir()
+    before = place.lstat()
+    with pytest.raises(Conflict, match="is no archive"), destination(place) as out:
+        out.write(b"new")
+    assert place.lstat() == before
+    assert {path.name for path in tmp_path.iterdir()} <= {"place", "other"}
+
+
+@pytest.mark.parametrize("old", [b"", gzip.compress(b"last week's")])
+def test_an_older_archive_and_an_empty_file_are_replaced(tmp_path: Path, old: bytes) -> None:
+    place = tmp_path / "weekly.tar.gz"
+    place.write_bytes(old)
+    with destination(place) as out:
+        out.write(b"new")
+    assert place.read_bytes() == b"new"
 
 
 def test_a_failure_in_the_middle_leaves_the_file_of_before(tmp_path: Path) -> None:
     """C213."""
     place = tmp_path / "x.tar.gz"
-    place.write_text("before")
-    with pytest.raises(JackfieldError), destination(place) as out:
+    place.write_bytes(gzip.compress(b"before"))
+    with pytest.raises(JackfieldError, match="full"), destination(place) as out:
         out.write(b"half")
         raise JackfieldError("full")
     assert [path.name for path in tmp_path.iterdir()] == ["x.tar.gz"]
-    assert place.read_text() == "before"
+    assert gzip.decompress(place.read_bytes()) == b"before"
 
 
 # ---- a restore that fails on the way

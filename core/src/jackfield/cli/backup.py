@@ -74,8 +74,8 @@ def backup(file: str | None, no_sessions: bool, without_key: bool) -> None:
     """Put the whole home into one file, a .tar.gz, also while a host runs on it.
 
     FILE is backups/jackfield-TIME.tar.gz in the home when left out, and standard output for "-".  It has its name only
-    when it is whole; a file that has the name already is replaced then.  It holds what people wrote, and the key of
-    the secrets unless --without-key: keep it as safe as the home.
+    when it is whole; an archive that has the name already is replaced then, and nothing else is.  It holds what people
+    wrote, and the key of the secrets unless --without-key: keep it as safe as the home.
     """
     from jackfield.host.archive.home import back_up
     from jackfield.host.archive.writing import destination

@@ -25,6 +25,7 @@ def export_group(name: str, file: Path, workspace: bool, wirings: bool) -> None:
     """Write an agent group into a file, a .tar.gz, for another home.
 
     Settings, instructions, memory, skills and packages go in.  Members, conversations, tasks and secrets never do.
+    An archive that has the name of FILE already is replaced; nothing else is.
     """
     from jackfield.host.archive.group import export
     from jackfield.host.archive.writing import destination

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from jackfield.errors import RolledBack
+from jackfield.errors import Conflict, RolledBack
 from jackfield.host.archive.manifest import MANIFEST, Entry, LeftOut, Manifest, dumps
 
 __all__ = ["ArchiveWriter", "destination", "held", "sweep"]
@@ -26,6 +26,7 @@ _CHUNK = 256 * 1024
 _IN_MEMORY = 8 << 20
 """Bytes up to which a file is read before it is written, so that one that grows meanwhile has the size it had."""
 _LEVEL = 5
+_GZIP = b"\x1f\x8b"
 
 
 class ArchiveWriter:
@@ -163,13 +164,13 @@ def destination(path: Path) -> Iterator[BinaryIO]:
     """A file beside `path`, 0600, that takes its place when the block ends well; else nothing of it stays.
 
     Raises:
+        Conflict: something lies there that is no archive.
         RolledBack: it can't be made or put in place.
     """
+    _refuse_others(path)
     sweep(path.parent, f".{path.name}.", ".part")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        if path.is_dir():
-            raise IsADirectoryError(0, "it is a folder", str(path))
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as problem:
         raise RolledBack(f"{path} can't be written: {problem.strerror}", fix="name another file") from problem
@@ -184,6 +185,27 @@ def destination(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _refuse_others(path: Path) -> None:
+    """Leave what a slip of the keyboard names as it is: only an older archive, or an empty file, may be replaced.
+
+    Raises:
+        Conflict: it is something else: another kind of file, a folder, a link, a device.
+    """
+    try:
+        found = path.lstat()
+        if stat.S_ISREG(found.st_mode):
+            with path.open("rb") as file:
+                if file.read(len(_GZIP)) in (b"", _GZIP):
+                    return
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        raise RolledBack(f"{path} can't be written: {problem.strerror}", fix="name another file") from problem
+    raise Conflict(
+        f"{path} is there and is no archive; it is not replaced", fix="name another file, or remove that one"
+    )
 
 
 @contextlib.contextmanager
