@@ -106,22 +106,27 @@ def test_a_question_that_nobody_answers_is_an_error_and_a_late_click_wakes_nobod
 
 
 def test_an_answer_after_the_runner_was_killed_is_not_lost(exchange: Exchange) -> None:
-    """C159."""
+    """C157, C159: nobody waits for it any more, so the agent reads it as a notice; the next turn may ask again, too."""
     exchange.join("q-crash")
     question = ask(exchange, "q-crash")
     session = exchange.session_of("q-crash")["id"]
     os.kill(exchange.processes()[session], signal.SIGKILL)
     exchange.wait_for(lambda: exchange.state_of("q-crash")[0][0] == "retrying", "the end of the first try")
-    click = exchange.click("q-crash", question, "tea")
-    told = answer_to(exchange, click)
-    if told["accepted"]:
-        # The question of the broken turn was answered: the next turn asks again, or knows.
-        exchange.wait_for(lambda: len(exchange.sent("q-crash")) >= 2, "the next turn's words")
-    questions = [item["prompt"] for item in exchange.sent("q-crash") if item.get("prompt")]
-    if len(questions) > 1:
-        exchange.click("q-crash", questions[-1], "coffee")
-    assert exchange.wait_text("q-crash", "chosen:") in ("chosen: tea", "chosen: coffee")
-    exchange.wait_for(lambda: exchange.state_of("q-crash") == [("completed", None)], "the message's end")
+    told = answer_to(exchange, exchange.click("q-crash", question, "tea"))
+    assert told["accepted"]
+    assert "from postbox:ann: tea" in exchange.wait_text("q-crash", "An answer to your earlier question 'Drink'")
+
+    def questions() -> list[str]:
+        return [item["prompt"] for item in exchange.sent("q-crash") if item.get("prompt")]
+
+    ended = [("completed", None)]
+    exchange.wait_for(lambda: len(questions()) > 1 or exchange.state_of("q-crash") == ended, "the next try")
+    if len(questions()) > 1:
+        exchange.click("q-crash", questions()[-1], "coffee")
+    exchange.wait_for(lambda: exchange.state_of("q-crash") == ended, "the message's end")
+    exchange.click("q-crash", question, "tea")
+    notices = exchange.query(f"SELECT preview FROM inbound WHERE session_id = '{session}' AND event_id IS NULL")
+    assert sum("earlier question" in preview for (preview,) in notices) == 1
 
 
 def test_many_long_and_equal_options_can_still_be_told_apart(exchange: Exchange) -> None:
