@@ -24,7 +24,7 @@ def sources() -> Iterator[dict[str, str]]:
 @pytest.fixture(scope="module")
 def exchange(tmp_path_factory: pytest.TempPathFactory, sources: dict[str, str]) -> Iterator[Exchange]:
     """A running host with `andy`, who may ask for more, and `berta`, whom her operator looks after."""
-    with prepared(tmp_path_factory.mktemp("selfmod"), environment=sources) as made:
+    with prepared(tmp_path_factory.mktemp("selfmod"), environment=sources, host_settings="loop_turns = 0") as made:
         change_agent(made, 'tools = ["messaging"]', 'tools = ["messaging", "selfmod"]')
         made.add_agent("berta")
         for chat in ("work", "other"):
@@ -246,6 +246,22 @@ def test_a_request_that_is_rejected_or_fails_changes_nothing_and_is_told(exchang
     decide(exchange, id, "approve")
     exchange.wait_text("work", "could not install")
     assert agent_file(exchange).read_bytes() == before
+
+
+def test_a_script_that_was_changed_after_it_was_asked_for_is_not_run(exchange: Exchange) -> None:
+    """C151"""
+    exchange.say("work", "mock: write serve.py print('A')")
+    exchange.wait_text("work", "serve.py")
+    id = ask(exchange, "add_mcp_server", name="own", command="python3", args=["serve.py"], reason="to serve")
+    assert [one["name"] for one in exchange.op("approval.show", id=id)["files"]] == ["serve.py"]
+    exchange.say("work", "mock: write serve.py print('B') mock: say rewritten")
+    exchange.wait_text("work", "rewritten")
+    decide(exchange, id, "approve")
+    exchange.wait_text("work", "was changed since it was asked for")
+    assert "own" not in {one["name"] for one in exchange.op("group.mcp.list", group="andy")}
+    id = ask(exchange, "add_mcp_server", name="own", command="python3", args=["serve.py"], reason="to serve")
+    decide(exchange, id, "approve")
+    exchange.wait_text("work", "MCP server own is set up")
 
 
 def test_what_can_not_be_asked_for_is_refused_at_once(exchange: Exchange) -> None:

@@ -5,7 +5,8 @@ Checking is for whoever asks a person (`ApprovalService`); doing it is for the k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from jackfield.ids import AgentGroupId, SessionId
@@ -38,6 +39,11 @@ class WorkshopService(Protocol):
         """
         ...
 
+    async def server_files(self, agent_group_id: AgentGroupId, settings: Mapping[str, Any]) -> Sequence[Path]:
+        """The files of the agent's workspace that a server's command and arguments name: what is in them belongs to
+        what a person approves (C151)."""
+        ...
+
     async def install(
         self, agent_group_id: AgentGroupId, packages: Packages, *, asked_in: SessionId | None = None
     ) -> str:
@@ -59,9 +65,15 @@ class WorkshopService(Protocol):
         name: str,
         settings: Mapping[str, Any],
         *,
+        approved: Sequence[Path] = (),
         asked_in: SessionId | None = None,
     ) -> str:
-        """Record an MCP server; as `install` otherwise."""
+        """Record an MCP server; as `install` otherwise.  `approved` are copies of its `server_files` as a person saw
+        them.
+
+        Raises:
+            VerificationFailed: the files are others now.
+        """
         ...
 
     async def rebuild(self, agent_group_id: AgentGroupId, *, asked_in: SessionId | None = None) -> str:

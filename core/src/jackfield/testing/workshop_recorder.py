@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from jackfield.ids import AgentGroupId, SessionId
@@ -18,6 +19,8 @@ class WorkshopRecorder:
     def __init__(self) -> None:
         self.installed: list[Packages] = []
         self.servers: dict[str, dict[str, Any]] = {}
+        self.files: list[Path] = []
+        """What every server's command names."""
         self.rebuilt = 0
         self.error: Exception | None = None
         """Raised by every call from now on."""
@@ -32,6 +35,10 @@ class WorkshopRecorder:
         self._check()
         return dict(settings)
 
+    async def server_files(self, agent_group_id: AgentGroupId, settings: Mapping[str, Any]) -> Sequence[Path]:
+        self._check()
+        return self.files
+
     async def install(
         self, agent_group_id: AgentGroupId, packages: Packages, *, asked_in: SessionId | None = None
     ) -> str:
@@ -45,6 +52,7 @@ class WorkshopRecorder:
         name: str,
         settings: Mapping[str, Any],
         *,
+        approved: Sequence[Path] = (),
         asked_in: SessionId | None = None,
     ) -> str:
         self._check()

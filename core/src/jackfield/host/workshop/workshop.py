@@ -10,11 +10,11 @@ import asyncio
 import logging
 import shutil
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jackfield.api import GroupPlace, Runtime
+from jackfield.api import GroupPlace, Runtime, SessionPlace
 from jackfield.config import AgentSettings
 from jackfield.config.edit import change_agent
 from jackfield.config.settings import McpSettings
@@ -24,6 +24,7 @@ from jackfield.host.launching import Launcher
 from jackfield.host.workshop import shelf
 from jackfield.host.workshop.installing import BUILT, bench_for, build, refuse_apt
 from jackfield.host.workshop.requests import checked_packages, checked_server, refuse_plain_secrets
+from jackfield.host.workshop.scripts import named_files, verify_files
 from jackfield.host.workshop.shelf import Installed, Shelf
 from jackfield.ids import AgentGroupId, SessionId, new_id
 from jackfield.models import AgentGroup, Session
@@ -189,16 +190,36 @@ class Workshop:
             raise Conflict(f"there is another MCP server {name!r}", fix="choose another name, or ask for its removal")
         return table
 
+    async def server_files(self, group_id: AgentGroupId, settings: Mapping[str, Any]) -> Sequence[Path]:
+        group, agent = await self._group(group_id)
+        place = GroupPlace(agent_group_id=group.id, folder=self._hub.home.groups / group.folder)
+        runtime = await asyncio.to_thread(self._runtime, agent.runtime)
+        somewhere = SessionPlace(session_id=SessionId(""), folder=place.folder, group=place)
+        seen_as = runtime.paths(somewhere).workspace
+        return await asyncio.to_thread(named_files, settings, seen_as, place.workspace)
+
     async def add_server(
-        self, group_id: AgentGroupId, name: str, settings: Mapping[str, Any], *, asked_in: SessionId | None = None
+        self,
+        group_id: AgentGroupId,
+        name: str,
+        settings: Mapping[str, Any],
+        *,
+        approved: Sequence[Path] | None = None,
+        asked_in: SessionId | None = None,
     ) -> str:
-        """Record an MCP server, or change the one of that name.
+        """Record an MCP server, or change the one of that name.  An operator approves nothing: `approved` is None.
 
         Raises:
             MalformedData: the settings are none of an MCP server.
+            VerificationFailed: files that it names are not those that were approved.
         """
         group, _ = await self._group(group_id)
         table = checked_server(name, settings)
+        if approved is not None:
+            files = await self.server_files(group_id, table)
+            bench = self._hub.home.root / "workshop" / new_id("cmp")
+            workspace = self._hub.home.groups / group.folder / "workspace"
+            await asyncio.to_thread(verify_files, files, approved, workspace, bench, self._hub.settings.file_limit)
         await self._edit(group, {("mcp", name): table}, f"MCP server {name!r} was not added")
         await self._settle(group, f"its MCP server {name} is new", asked_in)
         return f"MCP server {name} is set up. Its tools are named {name}__...; check that they are there."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from jackfield.api import ActionContext, ActionHandler, ApprovalField, ApprovalKind, Packages
@@ -30,7 +31,8 @@ async def ask_server(context: ActionContext, request_id: str, arguments: dict[st
     checked = await context.host.workshop.check_server(context.agent_group.id, name, settings)
     payload = {"name": name, "settings": checked}
     fields = server_fields(str(name), checked)
-    return await _ask(context, request_id, "add_mcp_server", payload, fields, arguments)
+    files = await context.host.workshop.server_files(context.agent_group.id, checked)
+    return await _ask(context, request_id, "add_mcp_server", payload, fields, arguments, files)
 
 
 async def ask_rebuild(context: ActionContext, request_id: str, arguments: dict[str, Any]) -> Any:
@@ -45,6 +47,7 @@ async def _ask(
     payload: dict[str, Any],
     fields: list[ApprovalField],
     arguments: Mapping[str, Any],
+    files: Sequence[Path] = (),
 ) -> Any:
     reason = arguments.get("reason")
     ticket = await context.host.approvals.request(
@@ -54,6 +57,7 @@ async def _ask(
         payload,
         fields=fields,
         reason=reason[:_REASON] if isinstance(reason, str) else "",
+        files=files,
     )
     return {"approval": ticket.id, "state": ticket.state.value}
 
@@ -88,7 +92,9 @@ async def install(context: ActionContext, payload: dict[str, Any]) -> str:
 async def add_server(context: ActionContext, payload: dict[str, Any]) -> str:
     workshop, group = context.host.workshop, context.agent_group.id
     checked = await workshop.check_server(group, payload["name"], payload["settings"])
-    return await workshop.add_server(group, payload["name"], checked, asked_in=context.session.id)
+    return await workshop.add_server(
+        group, payload["name"], checked, approved=context.files, asked_in=context.session.id
+    )
 
 
 async def rebuild(context: ActionContext, payload: dict[str, Any]) -> str:
