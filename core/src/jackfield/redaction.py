@@ -105,6 +105,16 @@ class Redactor:
                 spans += _compared(data, start, net.words[number - len(TRIGGERS)])
         return _masked(data, spans) if spans else text
 
+    def suspects(self, text: str) -> list[str]:
+        """What in the text looks like a secret, by the patterns alone."""
+        data = text.encode("utf-8", "surrogatepass")
+        net = self._net or self._made()
+        spans = list(found_anywhere(data))
+        for number, start, end in net.automaton.find_matches_as_indexes(data, overlapping=True):
+            if number < len(TRIGGERS) and (span := found_at(number, data, start, end)) is not None:
+                spans.append(span)
+        return [data[start:end].decode("utf-8", "replace") for start, end in spans]
+
     def inside(self, value: Any) -> Any:
         """`values` for each text in JSON values, also for the keys of tables."""
         if isinstance(value, str):

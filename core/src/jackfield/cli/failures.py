@@ -43,16 +43,21 @@ def _stopped() -> int:
 
 
 def report(state: State, error: JackfieldError) -> int:
-    """Say what went wrong and what to do, on stderr or as JSON on stdout."""
+    """Say what went wrong and what to do, on stderr or as JSON on stdout; no secret of the command line with it."""
+    from jackfield.redaction import REDACTOR
+
+    # `--secret token=-` only says that the secret comes from elsewhere.
+    REDACTOR.register(*(one for one in REDACTOR.suspects(" ".join(sys.argv)) if not one.endswith("=-")))
+    message, fix = REDACTOR.values(error.message), REDACTOR.values(error.fix or "") or None
     if state.json:
-        body = {"error": {"code": error.code, "message": error.message, "fix": error.fix}}
+        body = {"error": {"code": error.code, "message": message, "fix": fix}}
         click.echo(printable.json_text(body))
     else:
-        click.echo(click.style("error:", fg="red") + " " + printable.told(error.message), err=True, color=state.color)
-        if error.fix:
-            click.echo(click.style("fix:", fg="cyan") + " " + printable.told(error.fix), err=True, color=state.color)
+        click.echo(click.style("error:", fg="red") + " " + printable.told(message), err=True, color=state.color)
+        if fix:
+            click.echo(click.style("fix:", fg="cyan") + " " + printable.told(fix), err=True, color=state.color)
     if state.verbose and error.__cause__ is not None:
-        click.echo(_traceback(error), err=True)
+        click.echo(_harmless_traceback(error), err=True)
     return error.exit_code
 
 
@@ -69,29 +74,41 @@ def _report_click(state: State, error: click.ClickException) -> int:
 
 def _report_crash(state: State, error: BaseException) -> int:
     """Something nobody foresaw: one line, and where the rest was written."""
+    from jackfield.host.secrets.reading import learn_secrets
+    from jackfield.redaction import REDACTOR
+
+    learn_secrets(state.home)
+    said = REDACTOR(_said(error))
     if state.plugin is not None:
         distribution, command = state.plugin
         broken = PluginBroken(
             distribution,
             f"command {command!r}",
-            _said(error),
+            said,
             fix="run it again with -v to see where; tell the plugin's author",
         )
         if state.verbose:
-            click.echo(_traceback(error), err=True)
+            click.echo(_harmless_traceback(error), err=True)
         return report(state, broken)
     if state.verbose:
-        click.echo(_traceback(error), err=True)
-        return report(state, JackfieldError(f"this should not have happened: {_said(error)}"))
+        click.echo(_harmless_traceback(error), err=True)
+        return report(state, JackfieldError(f"this should not have happened: {said}"))
     place = _write_down(state, error)
     where = f"the details are in {place}" if place else "run it again with -v to see the details"
-    return report(state, JackfieldError(f"this should not have happened: {_said(error)}", fix=where))
+    return report(state, JackfieldError(f"this should not have happened: {said}", fix=where))
 
 
 def _traceback(error: BaseException) -> str:
     import traceback  # only ever needed here, and not quick to import
 
     return "".join(traceback.format_exception(error))
+
+
+def _harmless_traceback(error: BaseException) -> str:
+    """For the terminal: people paste it where others read it."""
+    from jackfield.redaction import REDACTOR
+
+    return REDACTOR(_traceback(error))
 
 
 def _said(error: BaseException) -> str:
@@ -110,11 +127,6 @@ def _write_down(state: State, error: BaseException) -> str | None:
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError:
         return None
-    from jackfield.host.secrets.reading import learn_secrets
-    from jackfield.redaction import REDACTOR
-
-    learn_secrets(state.home)
-
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
-        stream.write(text + REDACTOR(_traceback(error)))
+        stream.write(text + _harmless_traceback(error))
     return str(place)

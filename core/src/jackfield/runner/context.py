@@ -134,7 +134,8 @@ class SessionContext:
         ToolFailed: the host refused, failed, or did not answer in time.
         """
         request = RequestId(new_id("req", self._desk.clock.now()))
-        content = ActionRequest(request_id=request, name=name, arguments=json.dumps(arguments, ensure_ascii=False))
+        told = json.dumps(self._secrets.masked(arguments), ensure_ascii=False)
+        content = ActionRequest(request_id=request, name=self._secrets.masked(name), arguments=told)
         await self._desk.write(self._desk.row(OutboundKind.ACTION, content, None))
         late = f"the host did not answer {name} within {timeout:g} s"
         answer = await self._response(request, timeout, name, late)

@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from jackfield.errors import MalformedData
 
+if TYPE_CHECKING:
+    from jackfield.redaction import Redactor
+
 __all__ = ["DESCRIPTOR", "Secrets", "read_secrets", "resolve_all"]
 
+T = TypeVar("T")
 DESCRIPTOR = "JACKFIELD_SECRETS_FD"
 """The environment variable with the number of that descriptor; there is none when the agent has no secret."""
 
@@ -25,7 +29,7 @@ class Secrets(Mapping[str, str]):
         self._values = dict(values or {})
         self._used: list[str] = []
         self._on_use: Callable[[str], None] = self._used.append
-        self._redact: Callable[[str], str] | None = None
+        self._redactor: Redactor | None = None
 
     def tell(self, on_use: Callable[[str], None]) -> None:
         """From now on `on_use` is called with the name of each that is used, and now with those used before."""
@@ -34,17 +38,16 @@ class Secrets(Mapping[str, str]):
             on_use(name)
         self._used.clear()
 
-    def masked(self, text: str) -> str:
-        """The text without any of them: what a tool answers goes to a model, and from there anywhere."""
+    def masked(self, value: T) -> T:
+        """A text, or JSON values, without any of them: what a tool says goes to a model, and from there anywhere."""
         if not self._values:
-            return text
-        if self._redact is None:
+            return value
+        if self._redactor is None:
             from jackfield.redaction import Redactor
 
-            redactor = Redactor()
-            redactor.register(*self._values.values())
-            self._redact = redactor.values
-        return self._redact(text)
+            self._redactor = Redactor()
+            self._redactor.register(*self._values.values())
+        return cast(T, self._redactor.inside(value))
 
     def __getitem__(self, name: str) -> str:
         value = self._values[name]
