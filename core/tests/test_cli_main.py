@@ -18,6 +18,7 @@ import jackfield
 import pytest
 from jackfield.cli import app, streams
 from jackfield.cli.main import main
+from jackfield.cli.state import State
 from jackfield.errors import EXIT_CODES, ConfigError, NotAllowed, NotFound
 from jackfield.plugins import ManifestCommand
 
@@ -278,6 +279,47 @@ def test_a_full_disk_elsewhere_is_not_taken_for_the_output(
     said = capsys.readouterr().err
     assert "some-plugin" in said
     assert "output" not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EROFS, "Read-only file system", "/h/host.lock"), "/h/host.lock: Read-only file system"),
+        (PermissionError(errno.EACCES, "Permission denied", "/h/x"), "/h/x: Permission denied"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "/h/" + "n" * 300), "File name too long"),
+        (OSError(errno.EMFILE, "Too many open files", "/h/y"), "Too many open files"),
+    ],
+)
+@pytest.mark.parametrize("of_a_plugin", [False, True])
+def test_a_failure_of_the_machine_is_told_with_its_fix_and_as_nobodys_mistake(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    home: Path,
+    error: OSError,
+    said: str,
+    of_a_plugin: bool,
+) -> None:
+    def fail(arguments: object, state: State) -> int:
+        state.plugin = ("jackfield-tools-some", "some") if of_a_plugin else None
+        raise error
+
+    monkeypatch.setattr(app, "_invoke", fail)
+    assert main(["group", "list", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)["error"]
+    assert said in told["message"] and told["fix"]
+    assert "should not have happened" not in told["message"] and "plugin" not in told["message"]
+
+
+def test_a_folder_that_is_gone_under_a_command_is_told(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = (
+        "import os, sys; os.chdir(sys.argv[1]); os.rmdir(sys.argv[1]);"
+        "from jackfield.cli.main import main; sys.exit(main(['status', '--home', 'here', '--json']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(gone)], capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 1
+    assert "the folder that this command was started in is gone" in json.loads(done.stdout)["error"]["message"]
 
 
 def test_ctrl_c_ends_a_command_quietly(home: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
+from pathlib import Path
 
 import click
 
 from jackfield import __version__
 from jackfield.cli import printable
 from jackfield.cli.state import State
-from jackfield.errors import JackfieldError, PluginBroken, UsageError
+from jackfield.errors import JackfieldError, OperatorError, PluginBroken, UsageError
 
 __all__ = ["report", "report_any"]
 
@@ -34,7 +36,53 @@ def report_any(state: State, error: BaseException) -> int:
         return _report_click(state, error)
     if isinstance(error, JackfieldError):
         return report(state, error)
+    # A plugin's failure without a place is told as the plugin's, whose name alone tells where to look.
+    if isinstance(error, OSError) and (error.filename is not None or state.plugin is None):
+        known = _of_the_machine(error)
+        if known is not None:
+            return report(state, known)
     return _report_crash(state, error)
+
+
+_FIXES = {
+    errno.EROFS: "the home, and what else a command writes, must lie where writing is allowed",
+    errno.EACCES: "check that this user may read and write there; `ls -ld` shows to whom it belongs",
+    errno.EPERM: "check that this user may read and write there; `ls -ld` shows to whom it belongs",
+    errno.ENOSPC: "make room on that disk",
+    errno.EDQUOT: "make room: the quota of this user is used up",
+    errno.EFBIG: "raise the limit on the size of files (`ulimit -f`)",
+    errno.EIO: "look at the disk; `dmesg` says more",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOTDIR: "name another place: a part of that path is no folder",
+    errno.EISDIR: "name a file: that is a folder",
+    errno.ELOOP: "name another place: links on that path lead in a circle",
+    errno.EMFILE: "raise the limit on open files (`ulimit -n`)",
+    errno.ENFILE: "close other programs: the machine has too many files open",
+    errno.ENOMEM: "close other programs: the machine is out of memory",
+}
+"""What to do about a failure of the machine, not of the program."""
+
+
+def _of_the_machine(error: OSError) -> OperatorError | None:
+    """The failure in words, when it is one that whoever runs the machine can mend; no mistake of ours."""
+    known: OperatorError
+    if (fix := _FIXES.get(error.errno or 0)) is not None:
+        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        known = OperatorError(f"{place}{error.strerror}", fix=fix)
+    elif isinstance(error, FileNotFoundError) and error.filename is None and not _stands_somewhere():
+        known = OperatorError("the folder that this command was started in is gone", fix="`cd` into one that is there")
+    else:
+        return None
+    known.__cause__ = error
+    return known
+
+
+def _stands_somewhere() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _stopped() -> int:
