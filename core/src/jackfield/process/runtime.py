@@ -171,7 +171,6 @@ class ProcessRuntime:
             if self._proof is None:
                 uid = self._accounts.probe_uid() if os.geteuid() == 0 else None
                 self._proof = await prove(self._settings, self._folder / "probe", uid=uid)
-                log.info("process runtime: %s (%s)", self._proof.health.isolation, self._proof.health.detail)
             return self._proof
 
     async def _confinement(self) -> Confinement:
