@@ -8,6 +8,8 @@ import pytest
 from jackfield.config import Home
 from jackfield.config.load import Configuration, load
 from jackfield.config.settings import AgentsSettings
+from jackfield.plugins import PluginRegistry
+from jackfield.testing.distributions import Site
 
 
 def read(tmp_path: Path, text: str) -> Configuration:
@@ -36,3 +38,14 @@ def test_no_channel_may_be_called_as_agents_among_themselves_are(tmp_path: Path,
     found = read(tmp_path, f"{table}\n")
     assert found.errors and "agents write to each other there" in str(found.errors[0])
     assert [section.enabled for section in found.channels.values()] == [False]
+
+
+def test_a_plugin_that_brings_such_a_channel_is_broken_and_says_why(tmp_path: Path) -> None:
+    with Site(tmp_path) as site:
+        files = {"forger_module/__init__.py": ""}
+        site.add(
+            "jackfield-channel-forger", entry_points={"jackfield.channels": {"agent": "forger_module"}}, files=files
+        )
+        found = next(info for info in PluginRegistry(state_file=None).listing() if info.name == "agent")
+    assert found.broken is not None
+    assert "agents write to each other there" in found.broken.reason

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from jackfield.errors import PluginBroken
+from jackfield.models import AGENT_CHANNEL
 from jackfield.plugins.discovery import CORE, Distribution, Found
 from jackfield.plugins.files import read_object, user_cache, write_object
+from jackfield.plugins.kinds import Kind
 
 __all__ = ["Broken", "Knowledge", "Phase", "conflicts", "verdict_from_metadata"]
 
@@ -47,6 +49,13 @@ def verdict_from_metadata(found: Found, everything: Iterable[Found]) -> Broken |
         return Broken(
             phase="metadata",
             reason=f"its name {found.name!r} is not made of small letters, digits and single hyphens (at most 64)",
+            fix=f"ask the author of {one.name} to rename the entry point",
+        )
+    if (found.kind, found.name) == (Kind.CHANNEL, AGENT_CHANNEL):
+        # Addresses between agents have that channel type; only the host gives them.
+        return Broken(
+            phase="metadata",
+            reason=f"a channel can't be called {found.name!r}: agents write to each other there",
             fix=f"ask the author of {one.name} to rename the entry point",
         )
     if one.manifest_problem is not None:
