@@ -10,20 +10,17 @@ so it seldom leaves its first states, and the time hardly depends on how many se
 
 from __future__ import annotations
 
-import base64
-import html
-import json
-import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, quote_plus
-
-from jackfield.secret_patterns import TRIGGERS, Span, found_anywhere, found_at
 
 if TYPE_CHECKING:
     import ahocorasick_rs
+
+    from jackfield.secret_patterns import Span
+
+# What costs time to import comes when there is something to mask: small commands import this and log nothing.
 
 __all__ = ["LEAST", "MASK", "REDACTOR", "Redactor", "encodings"]
 
@@ -43,8 +40,10 @@ _LINE = 16
 @dataclass(frozen=True, slots=True)
 class _Net:
     automaton: ahocorasick_rs.BytesAhoCorasick
+    triggers: int
+    """The automaton's numbers below this are those of `secret_patterns.TRIGGERS`."""
     words: tuple[tuple[tuple[int, bytes], ...], ...]
-    """By the automaton's number less `len(TRIGGERS)`: the encoded values with that anchor, and where they have it."""
+    """By the numbers after these: the encoded values with that anchor, and where they have it."""
 
 
 class Redactor:
@@ -65,19 +64,21 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """The text with every known secret, and all that looks like one, replaced by a mask: for logs."""
+        from jackfield.secret_patterns import found_anywhere, found_at
+
         data = text.encode("utf-8", "surrogatepass")
         net = self._net or self._made()
         spans: list[Span] = list(found_anywhere(data))
         done = 0
         for number, start, end in net.automaton.find_matches_as_indexes(data, overlapping=True):
-            if number < len(TRIGGERS):
+            if number < net.triggers:
                 # What a pattern took is not looked through again by the next one: it may be the whole text.
                 span = found_at(number, data, start, end) if start >= done else None
                 if span is not None:
                     spans.append(span)
                     done = span[1]
             else:
-                spans += _compared(data, start, net.words[number - len(TRIGGERS)])
+                spans += _compared(data, start, net.words[number - net.triggers])
         return _masked(data, spans) if spans else text
 
     @property
@@ -101,17 +102,19 @@ class Redactor:
         net = self._net or self._made()
         spans: list[Span] = []
         for number, start, _ in net.automaton.find_matches_as_indexes(data, overlapping=True):
-            if number >= len(TRIGGERS):
-                spans += _compared(data, start, net.words[number - len(TRIGGERS)])
+            if number >= net.triggers:
+                spans += _compared(data, start, net.words[number - net.triggers])
         return _masked(data, spans) if spans else text
 
     def suspects(self, text: str) -> list[str]:
         """What in the text looks like a secret, by the patterns alone."""
+        from jackfield.secret_patterns import found_anywhere, found_at
+
         data = text.encode("utf-8", "surrogatepass")
         net = self._net or self._made()
         spans = list(found_anywhere(data))
         for number, start, end in net.automaton.find_matches_as_indexes(data, overlapping=True):
-            if number < len(TRIGGERS) and (span := found_at(number, data, start, end)) is not None:
+            if number < net.triggers and (span := found_at(number, data, start, end)) is not None:
                 spans.append(span)
         return [data[start:end].decode("utf-8", "replace") for start, end in spans]
 
@@ -128,6 +131,8 @@ class Redactor:
     def _made(self) -> _Net:
         import ahocorasick_rs
 
+        from jackfield.secret_patterns import TRIGGERS
+
         with self._lock:
             if self._net is None:
                 anchored: dict[bytes, set[tuple[int, bytes]]] = {}
@@ -142,6 +147,7 @@ class Redactor:
                         matchkind=ahocorasick_rs.MatchKind.Standard,
                         implementation=implementation.DFA if len(anchored) <= _TABLES else implementation.ContiguousNFA,
                     ),
+                    len(TRIGGERS),
                     tuple(tuple(words) for words in anchored.values()),
                 )
             return self._net
@@ -153,6 +159,12 @@ REDACTOR = Redactor()
 
 def encodings(value: str) -> Iterable[str]:
     """The value as it may appear: as it is, in a URL, in JSON, in HTML, in base64 at each of its three positions."""
+    import base64
+    import html
+    import json
+    import re
+    from urllib.parse import quote, quote_plus
+
     yield value
     for quoted in (quote(value, safe=""), quote(value), quote_plus(value)):
         yield quoted
