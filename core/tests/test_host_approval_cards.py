@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,12 @@ async def test_what_an_agent_asks_in_the_terminal_is_shown_there(desk: CardDesk)
     told = await desk.click(id, handle="root", chat="c-1", trust=Trust.OPERATOR)
     assert told is not None and told[0]
     assert (await desk.engine.get(id)).decided_by == "local operator"  # type: ignore[arg-type]
+
+
+async def test_what_a_task_asks_is_shown_where_its_conversation_is(desk: CardDesk) -> None:
+    desk.bench.directory.instances["fake"].info = ChannelInfo(type="fake", title="Fake", local=True)
+    await asked(desk, context=replace(desk.context(), origin=None))
+    assert [call.address.platform_id for call in desk.cards()] == ["c-1"]
 
 
 async def test_who_attaches_to_a_local_chat_is_shown_what_waits(desk: CardDesk) -> None:

@@ -357,7 +357,25 @@ def test_a_module_behind_several_entry_points_is_one_plugin(site: Site, trials: 
     plugins.tool_set("many")
     assert plugins.extension_type("many").name == "many"
     assert list(plugins.actions()) == ["do"]
+    assert plugins.tool_sets_of_action("do") == {"many"}
+    assert plugins.tool_sets_of_action("undo") == frozenset()
     assert plugins.dispatcher.has("turn_ended")
+
+
+def test_a_kind_of_approval_that_there_is_already_is_refused(site: Site, trials: list[str]) -> None:
+    code = (
+        TOOLS
+        + "from jackfield.api import ApprovalKind\n"
+        + "@hookimpl\ndef register_approvals(): return [ApprovalKind(name='do', title='Do', apply=act)]\n"
+    )
+    add(site, "one", code)
+    add(site, "two", code)
+    plugins = registry(site)
+    plugins.tool_set("one")
+    with pytest.raises(PluginBroken) as refused:
+        plugins.tool_set("two")
+    assert refused.value.reason == "there is a kind of approval 'do' already"
+    assert [kind.name for kind in plugins.approval_kinds()] == ["do"]
 
 
 def test_an_action_that_is_handled_already_is_refused(site: Site, trials: list[str]) -> None:

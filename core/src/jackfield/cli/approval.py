@@ -32,6 +32,7 @@ def list_approvals(everything: bool, state: str | None, limit: int) -> None:
         {**one, "asked": output.ago(one.get("created_at")), "ends": output.ago(one.get("expires_at"))} for one in found
     ]
     columns = {"id": "ID", "state": "STATE", "group": "AGENT", "kind": "KIND", "asked": "ASKED"}
+    columns |= {"ends": "ENDS"} if any(row["state"] == "pending" for row in rows) else {}
     columns |= {"outcome": "OUTCOME"} if any(row["outcome"] for row in rows) else {}
     output.table(rows, {**columns, "title": "WHAT"}, empty="Nothing waits for a decision.", wide="title")
 

@@ -148,7 +148,7 @@ def _facts(db: sqlite3.Connection, event: MessageReceived, sender: UserId | None
         wired=tuple(wired),
         user_known=known,
         roles=tuple(people.roles_of(db, sender)) if known and sender is not None else (),
-        asked=bool(questions.open_in_chat(db, address, now)) or approval_cards.waits_in_chat(db, address),
+        asked=bool(questions.open_in_chat(db, address, now)) or approval_cards.waits_in_chat(db, address, now),
     )
 
 

@@ -342,6 +342,16 @@ class PluginRegistry:
                 )
         for command in loaded.offers.commands:
             self._check_command(command)
+        known = {kind.name for kind in self.approval_kinds()}
+        for kind in loaded.offers.approvals:
+            if kind.name in known:
+                raise Refused(
+                    Broken(
+                        phase="register",
+                        reason=f"there is a kind of approval {kind.name!r} already",
+                        fix=f"remove {loaded.found.distribution.name}, or the plugin that brings it too",
+                    )
+                )
         manager = self._hooks()
         manager.register(loaded.plugin, name=label)
         self._commands |= {command.token: command for command in loaded.offers.commands}

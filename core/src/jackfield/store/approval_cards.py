@@ -92,18 +92,23 @@ def cards_of(db: sqlite3.Connection, approval_id: ApprovalId) -> list[Card]:
     return [_card(row) for row in rows]
 
 
-def waits_in_chat(db: sqlite3.Connection, chat: Address) -> bool:
+def waits_in_chat(db: sqlite3.Connection, chat: Address, now: UnixMs) -> bool:
     """Whether a card that waits for a decision lies in a chat, in whatever thread."""
-    return bool(open_in_chat(db, chat))
+    return bool(open_in_chat(db, chat, now))
 
 
-def open_in_chat(db: sqlite3.Connection, chat: Address) -> list[Card]:
-    """The cards of pending approvals that lie in a chat, in whatever thread; the newest first."""
+def open_in_chat(db: sqlite3.Connection, chat: Address, now: UnixMs) -> list[Card]:
+    """The cards that wait for a decision in a chat, in whatever thread; the newest first.
+
+    Asked with each message, so it looks at what is pending only, of which there is little, however many cards the chat
+    has seen.
+    """
     rows = db.execute(
-        "SELECT c.approval_id, c.address, c.user_id, c.ref, c.shown_as FROM approval_cards c "
-        "JOIN approvals a ON a.id = c.approval_id AND a.state = 'pending' WHERE c.sent_at IS NOT NULL "
-        "AND (c.address = ?1 OR c.address >= ?1 || ':' AND c.address < ?1 || ';') ORDER BY c.approval_id DESC",
-        (str(chat.chat),),
+        "SELECT c.approval_id, c.address, c.user_id, c.ref, c.shown_as FROM approvals a INDEXED BY approvals_due "
+        "CROSS JOIN approval_cards c ON c.approval_id = a.id WHERE a.state = 'pending' AND a.expires_at > ?2 "
+        "AND c.sent_at IS NOT NULL AND (c.address = ?1 OR c.address >= ?1 || ':' AND c.address < ?1 || ';') "
+        "ORDER BY a.id DESC",
+        (str(chat.chat), now),
     )
     return [_card(row) for row in rows]
 

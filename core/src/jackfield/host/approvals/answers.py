@@ -145,7 +145,8 @@ class Answers:
 
     async def text_answer(self, event: MessageReceived, user: UserId) -> bool:
         """Whether a message was an answer; then no agent gets it as a message."""
-        waiting = await self._hub.store.read(approval_cards.open_in_chat, event.address)
+        now = self._hub.clock.now()
+        waiting = await self._hub.store.read(approval_cards.open_in_chat, event.address, now)
         here = [card for card in waiting if card.address.thread_id == event.address.thread_id]
         if here and await self._decided_by_text(event, user, here):
             return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from jackfield.errors import (
     Unsupported,
     WindowClosed,
 )
+from jackfield.host.agents import places
 from jackfield.host.approvals import cards, policy
 from jackfield.host.approvals.requests import folder_of
 from jackfield.host.channels import ChannelDirectory
@@ -35,7 +37,7 @@ from jackfield.host.dms import DirectChats
 from jackfield.host.hub import Hub
 from jackfield.ids import ApprovalId, UserId, derive_id
 from jackfield.models import Address, MessageRef, OutFile, OutMessage
-from jackfield.store import approval_cards, approvals, groups, people
+from jackfield.store import approval_cards, approvals, groups, people, sessions
 from jackfield.store.approval_cards import Card
 from jackfield.store.approvals import Approval
 
@@ -87,16 +89,27 @@ class Showing:
 
     async def _places(self, item: Approval, also: Address | None) -> AsyncIterator[tuple[Address, str]]:
         """Where it can be shown to whom, the best first."""
-        for address in (item.origin, also):
+        origin = item.origin or await self._root_of(item)
+        for address in (origin, also):
             if address is not None and self._is_local(address):
                 yield address, LOCAL_OPERATOR
         roles = await self._hub.store.read(people.all_roles, item.agent_group_id)
         ready = [(one.type, one.name) for one in self._channels.all() if one.ready.is_set()]
         asked = policy.approvers(roles, item.agent_group_id)
-        for user, channel_type, instance in policy.preferred(asked, ready, item.origin):
+        for user, channel_type, instance in policy.preferred(asked, ready, origin):
             address = await self._chats.ensure(user, channel_type, instance)
             if address is not None:
                 yield address, user
+
+    async def _root_of(self, item: Approval) -> Address | None:
+        """The chat from which all of it came: also when a task asks, or an agent that was asked by another."""
+
+        def look(db: sqlite3.Connection) -> Address | None:
+            session = sessions.session(db, item.session_id) if item.session_id is not None else None
+            chat = places.root_chat(db, session) if session is not None else None
+            return None if chat is None else chat.address
+
+        return await self._hub.store.read(look)
 
     def _is_local(self, address: Address) -> bool:
         instance = self._channels.instance(address.channel_type, address.instance)

@@ -139,6 +139,8 @@ async def _write(
 
 async def _told(context: ServiceContext, id: ApprovalId, counts: bool) -> dict[str, Any]:
     shown = await _shown(context, id)
+    if not counts and shown["state"] == ApprovalState.PENDING:
+        raise Conflict(f"the time of {id} is over", fix="it must be asked for again")
     if not counts:
         by = f" by {shown['decided_by']}" if shown["decided_by"] else ""
         raise Conflict(f"{id} is {shown['state']} already{by}", fix="it must be asked for again")

@@ -116,7 +116,7 @@ _APPROVALS = (
     "CREATE UNIQUE INDEX approvals_by_request ON approvals (session_id, request_id) WHERE request_id IS NOT NULL",
     "CREATE INDEX approvals_due ON approvals (expires_at) WHERE state = 'pending'",
     "CREATE INDEX approvals_reminders ON approvals (remind_at) WHERE state = 'pending' AND remind_at IS NOT NULL",
-    "CREATE INDEX approvals_running ON approvals (id) WHERE outcome = 'running'",
+    "CREATE INDEX approvals_unfinished ON approvals (decided_at) WHERE state <> 'pending' AND finished_at IS NULL",
     "CREATE INDEX approvals_decided ON approvals (decided_at) WHERE state <> 'pending'",
     # What was shown to whom, and where; shown_as is the state that the card shows, so that a stale one can be mended.
     """CREATE TABLE approval_cards (
@@ -166,21 +166,21 @@ _SCHEDULE = (
         updated_at INTEGER NOT NULL,
         CHECK (look_at IS NULL OR (state = 'active' AND next_at IS NOT NULL))
     ) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX tasks_due ON tasks (look_at) WHERE look_at IS NOT NULL",
+    "CREATE INDEX tasks_due ON tasks (look_at, session_key) WHERE look_at IS NOT NULL",
     "CREATE INDEX tasks_by_session ON tasks (agent_group_id, session_key)",
     "CREATE INDEX tasks_held ON tasks (agent_group_id, session_key, next_at) WHERE held = 1",
     "CREATE INDEX tasks_by_creator ON tasks (creator) WHERE creator IS NOT NULL",
     "CREATE INDEX tasks_by_time ON tasks (created_at)",
     "CREATE INDEX tasks_ended ON tasks (updated_at) WHERE state IN ('done', 'cancelled')",
     "CREATE INDEX tasks_unsaid ON tasks (id) WHERE unsaid IS NOT NULL",
-    # missed_from: the first of the occurrences that were left out, for which this one stands.
+    # missed_from: the first of the occurrences that were left out, for which this one stands.  The message of a run has
+    # the run's id but for the prefix.  A thousand may fall due at once, so there are no more indexes than must be.
     """CREATE TABLE task_runs (
         id TEXT PRIMARY KEY,
         task_id TEXT NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
         due_at INTEGER NOT NULL,
         missed_from INTEGER,
         extra INTEGER NOT NULL DEFAULT 0,
-        inbound_id TEXT NOT NULL UNIQUE,
         session_id TEXT,
         state TEXT NOT NULL CHECK (state IN
             ('claimed', 'queued', 'completed', 'failed', 'skipped', 'cancelled', 'unknown')),
@@ -191,8 +191,6 @@ _SCHEDULE = (
     ) STRICT, WITHOUT ROWID""",
     "CREATE INDEX task_runs_open ON task_runs (session_id, task_id) WHERE state IN ('claimed', 'queued')",
     "CREATE UNIQUE INDEX task_runs_one_open ON task_runs (task_id) WHERE state IN ('claimed', 'queued')",
-    "CREATE INDEX task_runs_by_time ON task_runs (created_at)",
-    "CREATE INDEX task_runs_claimed ON task_runs (id) WHERE state = 'claimed'",
     "CREATE INDEX task_runs_ended ON task_runs (finished_at) WHERE finished_at IS NOT NULL",
 )
 
