@@ -28,7 +28,14 @@ from jackfield.api import HOOKS, HookKind, HookSpecs, ToolFailed, decisions
 from jackfield.api import channels as channel_api
 from jackfield.cli.app import ENTRIES, cli
 from jackfield.cli.lazy import shared_options
-from jackfield.config.settings import AgentSettings, AgentsSettings, ApprovalSettings, HostSettings, IngressSettings
+from jackfield.config.settings import (
+    AgentSettings,
+    AgentsSettings,
+    ApprovalSettings,
+    HostSettings,
+    IngressSettings,
+    McpSettings,
+)
 from jackfield.mailbox import schema
 from jackfield.models import addresses, content, events, mailbox, runner_spec
 from jackfield.plugins import Kind
@@ -446,6 +453,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "host-settings": lambda: settings("host", HostSettings),
     "ingress-settings": lambda: settings("ingress", IngressSettings),
     "approvals-settings": lambda: settings("approvals", ApprovalSettings),
+    "mcp-settings": lambda: settings("mcp.<name>", McpSettings),
     "agents-settings": lambda: settings("agents", AgentsSettings),
     "irc-settings": lambda: settings("channels.<name>", IrcSettings),
     "matrix-settings": lambda: settings("channels.<name>", MatrixSettings),
