@@ -223,6 +223,41 @@ def test_who_asked_learns_that_no_answer_will_come(exchange: Exchange) -> None:
     assert "there is no destination" in exchange.wait_text("olga", "it said")
 
 
+def test_an_agent_that_can_not_be_started_is_told_of_and_keeps_the_message(exchange: Exchange) -> None:
+    agent(exchange, "vera")
+    agent(exchange, "walt")
+    toml = exchange.home.groups / "walt" / "agent.toml"
+    text = toml.read_text(encoding="utf-8")
+    toml.write_text(text.replace('tools = ["messaging"]', 'tools = ["no-such"]'), encoding="utf-8")
+    exchange.op("group.accept", name="walt")
+    exchange.join("vera", "vera")
+    knows(exchange, "vera", "walt")
+    exchange.say("vera", to("walt", "are you there?"))
+    assert "can't be started" in exchange.wait_text("vera", "You said: Walt: The agent can't be started")
+    toml.write_text(text, encoding="utf-8")
+    exchange.op("group.accept", name="walt")
+    exchange.op("host.reload")
+    exchange.wait_text("vera", "You said: You said: are you there?")
+
+
+@pytest.mark.slow
+def test_five_agents_that_tell_everything_to_all_others_come_to_an_end(exchange: Exchange) -> None:
+    """C170, with real runners: no more than eight messages follow from the one."""
+    names = ("xa", "xb", "xc", "xd", "xe")
+    for name in names:
+        agent(exchange, name, "".join(f'<message to="{one}">{{text}}</message>' for one in names if one != name))
+    for name in names:
+        for other in names:
+            if other != name:
+                knows(exchange, name, other)
+    exchange.join("xa", "xa")
+    exchange.say("xa", "tell everybody")
+    blocked = "SELECT 1 FROM deliveries WHERE state = 'blocked' AND reason = 'ChainTooLong'"
+    exchange.wait_for(lambda: exchange.query(blocked), "the stop", 120)
+    settled(exchange)
+    assert len(between(exchange, *names)) == 8
+
+
 @pytest.mark.parametrize(
     "point",
     [
