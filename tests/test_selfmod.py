@@ -228,11 +228,23 @@ def test_an_agent_asks_for_a_package_and_a_server_and_uses_them_once_they_are_ap
     exchange.wait_text("other", "home (none)")
     assert agent_file(exchange).read_text(encoding="utf-8").count("tiny==1.0") == 1
 
+    exchange.op("secret.set", name="TINY_KEY", value="open-sesame-123", group="andy")
+    key = {"KEY": "secret:TINY_KEY", "LOST": "plain"}
+    id = ask(exchange, "add_mcp_server", name="keyed", command="tiny-mcp", env=key, reason="to have its key")
+    assert "open-sesame" not in str(exchange.op("approval.show", id=id))
+    decide(exchange, id, "approve")
+    exchange.wait_text("work", "MCP server keyed is set up")
+    assert "open-sesame" not in agent_file(exchange).read_text(encoding="utf-8")
+    exchange.say("other", 'mock: tool keyed__variable {"name": "KEY"} mock: say key {result}')
+    assert exchange.wait_text("other", "key ").endswith("[secret]")
+    exchange.say("other", 'mock: tool tiny__variable {"name": "KEY"} mock: say else {result}')
+    exchange.wait_text("other", "else (none)")
+
     id = ask(exchange, "request_rebuild", reason="it feels old")
     build = installed(exchange)["pip"]["build"]
     decide(exchange, id, "approve")
     exchange.wait_text("work", "Rebuilt (pip: tiny==1.0)")
-    assert installed(exchange)["pip"]["build"] != build and exchange.session_of("work")["epoch"] == 4
+    assert installed(exchange)["pip"]["build"] != build and exchange.session_of("work")["epoch"] > 4
     exchange.say("work", "mock: tool tiny__version {} mock: say again {result}")
     exchange.wait_text("work", "again tiny 1.0")
 
