@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jackfield.api.approvals import ApprovalState
 from jackfield.api.channels import Cursor
 from jackfield.clock import SystemClock, UnixMs
 from jackfield.ids import (
     AgentGroupId,
+    ApprovalId,
     DeliveryId,
     EventId,
     InboundId,
     MessagingGroupId,
     QuestionId,
+    RequestId,
     SessionId,
+    TurnId,
     UserId,
     WiringId,
 )
@@ -32,8 +36,11 @@ from jackfield.models import (
     UnknownSenderPolicy,
 )
 from jackfield.store import (
+    approval_cards,
+    approvals,
     chats,
     deliveries,
+    dms,
     due,
     events,
     groups,
@@ -104,6 +111,12 @@ def part(id: str, out_seq: int, address: Address = CHAT, state: DeliveryState = 
 DELIVERY, SESSION, GROUP = DeliveryId("dl_1"), SessionId("ses_1"), AgentGroupId("ag_1")
 MESSAGE, CHAT_ID, WIRING, PERSON = InboundId("in_1"), MessagingGroupId("mg_1"), WiringId("wr_1"), UserId("x:1")
 
+QUESTION = questions.Question(
+    id=QuestionId("qst_1"), session_id=SESSION, out_seq=1, address=CHAT, prompt="{}",
+    state=questions.QuestionState.DECIDED, value=None, decided_by=None, created_at=NOW, expires_at=None,
+    decided_at=None, turn=TurnId("trn_1"),
+)  # fmt: skip
+
 HOT: dict[str, Callable[[sqlite3.Connection], object]] = {
     "due.next_due": lambda db: due.next_due(db),
     "due.next_due after": lambda db: due.next_due(db, after=NOW),
@@ -160,6 +173,16 @@ HOT: dict[str, Callable[[sqlite3.Connection], object]] = {
     "people.is_member": lambda db: people.is_member(db, GROUP, PERSON),
     "questions.expire_due": lambda db: questions.expire_due(db, NOW),
     "questions.decide": lambda db: questions.decide(db, QuestionId("qst_1"), "y", None, NOW),
+    "questions.is_awaited": lambda db: questions.is_awaited(db, QUESTION, NOW),
+    "approvals.any_due": lambda db: approvals.any_due(db, NOW),
+    "approvals.expire_due": lambda db: approvals.expire_due(db, NOW),
+    "approvals.remind_due": lambda db: approvals.remind_due(db, NOW),
+    "approvals.decide": lambda db: approvals.decide(db, ApprovalId("ap_1"), ApprovalState.REJECTED, NOW),
+    "approvals.by_request": lambda db: approvals.by_request(db, SESSION, RequestId("req_1")),
+    "approval_cards.waits_in_chat": lambda db: approval_cards.waits_in_chat(db, CHAT, NOW),
+    "approval_cards.cards_of": lambda db: approval_cards.cards_of(db, ApprovalId("ap_1")),
+    "approval_cards.stale": lambda db: approval_cards.stale(db, NOW),
+    "dms.find": lambda db: dms.find(db, PERSON, "x", "i"),
     "groups.agent_group": lambda db: groups.agent_group(db, GROUP),
 }
 

@@ -115,13 +115,13 @@ def is_awaited(db: sqlite3.Connection, question: Question, now: UnixMs) -> bool:
     """Whether the turn that asked still runs.  True when nobody knows which one it was, or does not know it yet."""
     if question.turn is None:
         return True
-    states = [
-        row[0]
-        for row in db.execute(
-            "SELECT state FROM inbound WHERE session_id = ? AND turn = ? ORDER BY ord DESC LIMIT 200",
-            (question.session_id, question.turn),
-        )
-    ]
+    newest = "SELECT turn, state FROM inbound WHERE session_id = ? ORDER BY ord DESC LIMIT 200"
+    working = (
+        "SELECT turn, state FROM inbound WHERE session_id = ? "
+        "AND state IN ('queued', 'claimed', 'retrying', 'parked', 'context') ORDER BY ord LIMIT 200"
+    )
+    rows = [row for sql in (newest, working) for row in db.execute(sql, (question.session_id,))]
+    states = [state for turn, state in rows if turn == question.turn]
     return "claimed" in states or (not states and now < question.created_at + LEDGER_LAG)
 
 
