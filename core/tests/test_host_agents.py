@@ -16,22 +16,29 @@ from jackfield.host.agents import places
 from jackfield.host.agents.budget import Counts, judge
 from jackfield.host.agents.ends import other_end, stopped_chains
 from jackfield.host.agents.entering import Entered, arrival_id, enter, send_again
-from jackfield.ids import AgentGroupId, DeliveryId, InboundId, OutboundId, SessionId, TurnId, new_id
+from jackfield.ids import AgentGroupId, DeliveryId, InboundId, OutboundId, SessionId, TaskId, TaskRunId, TurnId, new_id
 from jackfield.models import (
     Address,
+    Addressed,
     AgentGroup,
     Delivery,
     DeliveryState,
     Destination,
     DestinationKind,
     InboundState,
+    MessageReceived,
+    MessageRef,
     OutMessage,
+    Person,
+    RunState,
     Session,
     SessionMode,
+    Task,
+    TaskRun,
     UnknownSenderPolicy,
     dumps,
 )
-from jackfield.store import chains, chats, deliveries, groups, inbound, sessions, wirings
+from jackfield.store import chains, chats, deliveries, events, groups, inbound, sessions, tasks, wirings
 from jackfield.store.migrations import MIGRATIONS
 
 NOW = UnixMs(1_760_000_000_000)
@@ -344,7 +351,9 @@ def test_a_session_that_nobody_wrote_to_is_a_chain_by_itself(ledger: Ledger) -> 
         ({"lately": 29, "hops": 10, "chain": 99}, None),
     ],
 )
-def test_the_budget_stops_at_its_numbers_and_says_what_is_to_be_done(counts: dict[str, Any], reason: str | None) -> None:
+def test_the_budget_stops_at_its_numbers_and_says_what_is_to_be_done(
+    counts: dict[str, Any], reason: str | None
+) -> None:
     usual: dict[str, Any] = {"hops": 1, "chain": 0, "lately": 0, "to_itself": False}
     stopped = judge(Counts(**{**usual, **counts}), BUDGET)
     assert (stopped.reason if stopped is not None else None) == reason
@@ -398,6 +407,44 @@ def test_whoever_writes_to_an_agent_is_known_however_many_agents_lie_between(led
     ledger.db.execute("DELETE FROM sessions WHERE id = ?", (asking.id,))
     assert places.root_chat(ledger.db, last) is None
     assert places.home_of(ledger.db, between) is None
+
+
+def test_an_answer_is_wanted_where_all_began(ledger: Ledger) -> None:
+    """In a session of several chats that is the chat that asked; for a run of a task, where its answers go."""
+    anna, bert = ledger.agent("anna"), ledger.agent("bert")
+    ledger.knows(anna, bert)
+    session = ledger.chat(anna)
+    there = Address("slack", "work", "C1", "7")
+    event = MessageReceived(
+        address=there, ref=MessageRef(there, ("1",)), sender=Person("ann"), text="hi", occurred_at=NOW, dedupe_key="1",
+        is_group=True, addressed=Addressed.MENTION,
+    )  # fmt: skip
+    accepted = events.accept(ledger.db, "slack", "work", "1", "MessageReceived", dumps(event), NOW)
+    first = InboundId(new_id("in"))
+    inbound.record(
+        ledger.db, id=first, event_id=accepted.event_id, wiring_id=None, session_id=session.id,
+        state=InboundState.QUEUED, preview="", now=NOW,
+    )  # fmt: skip
+    assert places.where_asked(ledger.db, session, first) == there
+    run, series = TaskRunId(new_id("run")), TaskId(new_id("tsk"))
+    task = Task(
+        id=series, agent_group_id=anna.id, session_key=session.key, session_mode=session.mode, messaging_group_id=None,
+        thread_id=None, origin=there.chat, prompt="x", timezone="UTC", next_at=NOW, created_at=NOW, updated_at=NOW,
+    )  # fmt: skip
+    tasks.add(ledger.db, task)
+    tasks.add_run(
+        ledger.db,
+        TaskRun(id=run, task_id=series, due_at=NOW, session_id=session.id, state=RunState.QUEUED, created_at=NOW),
+    )
+    by_task = InboundId(run.replace("run_", "in_"))
+    inbound.record(
+        ledger.db, id=by_task, event_id=None, wiring_id=None, session_id=session.id, state=InboundState.QUEUED,
+        preview="", now=NOW,
+    )  # fmt: skip
+    assert places.where_asked(ledger.db, session, by_task) == there.chat
+    assert places.where_asked(ledger.db, session, None) == Address("postbox", "box", "anna")
+    other = ledger.reader(ledger.writes(session, bert, ledger.takes(session)))
+    assert places.where_asked(ledger.db, other, first) == places.address_of(session), "it began elsewhere"
 
 
 def test_conversations_whose_asker_is_gone_are_closed_after_a_while(ledger: Ledger) -> None:

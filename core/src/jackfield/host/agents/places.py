@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from jackfield.clock import UnixMs
 from jackfield.errors import MalformedData
-from jackfield.ids import AgentGroupId, InboundId, SessionId
+from jackfield.ids import AgentGroupId, EventId, InboundId, SessionId, TaskRunId
 from jackfield.models import (
     AGENT_CHANNEL,
     Address,
@@ -22,7 +22,7 @@ from jackfield.models import (
     SessionStatus,
     loads,
 )
-from jackfield.store import chats, events, groups, inbound, sessions, wirings
+from jackfield.store import chats, events, groups, inbound, sessions, tasks, wirings
 
 __all__ = [
     "Refused",
@@ -109,18 +109,31 @@ def root_chat(db: sqlite3.Connection, session: Session) -> MessagingGroup | None
 def where_asked(db: sqlite3.Connection, session: Session, chain: str | None) -> Address | None:
     """Where the session was when it asked another agent: the conversation that the answer is wanted in.
 
-    That is where the message came from with which all began, when it lies in this very session; else its home.
+    That is where the message came from with which all began, or where the task's answers go whose run it was, when that
+    lies in this very session; else its home.
     """
     first = inbound.entry(db, InboundId(chain)) if chain is not None else None
-    if first is not None and first.session_id == session.id and first.event_id is not None:
-        stored = events.event(db, first.event_id)
-        if stored is not None and stored.type == MessageReceived.__name__:
-            try:
-                event = loads(MessageReceived, stored.body)
-            except MalformedData:
-                return home_of(db, session)
-            return event.answer_to or event.address
-    return home_of(db, session)
+    if first is None or first.session_id != session.id:
+        return home_of(db, session)
+    begun = _place_of_task(db, first.id) if first.event_id is None else _place_of_event(db, first.event_id)
+    return begun or home_of(db, session)
+
+
+def _place_of_event(db: sqlite3.Connection, event_id: EventId) -> Address | None:
+    stored = events.event(db, event_id)
+    if stored is None or stored.type != MessageReceived.__name__:
+        return None
+    try:
+        event = loads(MessageReceived, stored.body)
+    except MalformedData:
+        return None
+    return event.answer_to or event.address
+
+
+def _place_of_task(db: sqlite3.Connection, message_id: InboundId) -> Address | None:
+    run = tasks.run(db, TaskRunId(f"run_{message_id.removeprefix('in_')}"))
+    series = tasks.task(db, run.task_id) if run is not None else None
+    return series.origin if series is not None else None
 
 
 def reader_of(db: sqlite3.Connection, writer: Session, address: Address) -> Session | None:
