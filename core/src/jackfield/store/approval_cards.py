@@ -126,7 +126,8 @@ def stale(db: sqlite3.Connection, since: UnixMs) -> list[ApprovalId]:
     """What was decided at `since` or later, and has a card that still asks."""
     rows = db.execute(
         "SELECT DISTINCT a.id FROM approvals a INDEXED BY approvals_decided "
-        "CROSS JOIN approval_cards c ON c.approval_id = a.id WHERE a.state <> 'pending' AND a.decided_at >= ? AND c.sent_at IS NOT NULL AND c.shown_as IS NULL",
+        "CROSS JOIN approval_cards c ON c.approval_id = a.id "
+        "WHERE a.state <> 'pending' AND a.decided_at >= ? AND c.sent_at IS NOT NULL AND c.shown_as IS NULL",
         (since,),
     )
     return [ApprovalId(row[0]) for row in rows]
