@@ -196,13 +196,19 @@ def all_commands() -> Iterator[tuple[str, click.Command, str]]:
     for name, entry in ENTRIES.items():
         command = chat_command if name == "chat" else cli.get_command(root, name)
         assert command is not None
-        yield name, command, entry.section
-        if isinstance(command, click.Group):
-            inner = click.Context(command, info_name=name, parent=root)
-            for each in command.list_commands(inner):
-                found = command.get_command(inner, each)
-                assert found is not None
-                yield f"{name} {each}", found, entry.section
+        for inner, found in _with_inner(name, command, root):
+            yield inner, found, entry.section
+
+
+def _with_inner(name: str, command: click.Command, parent: click.Context) -> Iterator[tuple[str, click.Command]]:
+    """A command, and all that are inside of it, however deep."""
+    yield name, command
+    if isinstance(command, click.Group):
+        here = click.Context(command, info_name=name, parent=parent)
+        for each in command.list_commands(here):
+            found = command.get_command(here, each)
+            assert found is not None
+            yield from _with_inner(f"{name} {each}", found, here)
 
 
 def commands() -> str:
