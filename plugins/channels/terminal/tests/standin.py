@@ -187,8 +187,9 @@ class StandIn:
                 await self.say(address, OutMessage(text=EVIL))
             case "fail":
                 self.failed.append(
-                    {"id": "in_1", "session": "ses_1", "state": "failed", "reason": "auth", "text": text}
+                    {"id": "in_1", "session": "ses_1", "state": "failed", "reason": "auth: no such key", "text": text}
                 )
+                await self.say(address, OutMessage(text="The agent could not answer this message (auth)."))
             case "silent":
                 await asyncio.Event().wait()
             case "vanish":

@@ -73,7 +73,8 @@ def test_files_come_as_paths(tmp_path: Path) -> None:
 
 def test_a_failed_turn_ends_with_1_and_the_reason(tmp_path: Path) -> None:
     done = run(tmp_path, "fail", "home")
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "the turn failed: auth\n")
+    notice = "The agent could not answer this message (auth).\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, notice, "the turn failed: auth: no such key\n")
 
 
 def test_a_refused_message_ends_with_1_and_the_reason(tmp_path: Path) -> None:
@@ -308,6 +309,13 @@ def test_help_and_an_error_are_shown(terminal: Terminal) -> None:
     terminal.until("there is no file nowhere")
     terminal.type("refuse\r")
     terminal.until("not sent: the disk is full")
+
+
+def test_a_failed_turn_is_told_with_its_reason_once(terminal: Terminal) -> None:
+    terminal.type("fail\r")
+    terminal.until("the turn failed: auth: no such key")
+    terminal.type("hello\r")
+    assert "the turn failed" not in terminal.until("You said: hello")
 
 
 def test_a_host_that_goes_away_is_waited_for_at_a_terminal(terminal: Terminal) -> None:

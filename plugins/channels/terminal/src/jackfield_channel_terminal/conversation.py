@@ -7,7 +7,7 @@ import contextlib
 import json
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from jackfield.api.client import LocalClient, LocalConnection
@@ -75,6 +75,8 @@ class Conversation:
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._prompts: OrderedDict[str, Frame] = OrderedDict()
         self._closed = False
+        self.after_message: Callable[[], Awaitable[None]] | None = None
+        """Called after each message that came; the next frame waits for it."""
         self.group = group or ""
         """The folder of the agent group, known for sure once the conversation is open."""
 
@@ -248,6 +250,8 @@ class Conversation:
             for name in frame.get("ids") or ():
                 self._remember(str(name), str(frame.get("text", "")))
         await self._send({"type": "shown", "delivery": key})
+        if self.after_message is not None:
+            await self.after_message()
 
     def _settle(self, frame: Frame) -> None:
         _, accepted = self._unaccepted.pop(str(frame.get("id")), (None, None))

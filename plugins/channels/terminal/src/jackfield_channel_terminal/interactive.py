@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jackfield.errors import JackfieldError
 
 from jackfield_channel_terminal.conversation import Conversation
+from jackfield_channel_terminal.reasons import Reasons
 from jackfield_channel_terminal.tty_screen import TtyScreen
 from jackfield_channel_terminal.typed import HELP, Choose, Help, Problem, Quit, Speak, Typed, read_line
 
@@ -25,6 +26,7 @@ async def talk(client: LocalClient, options: Options, group: str | None, name: s
     """Talk until the person leaves; the exit code."""
     screen = TtyScreen(name=name, history=client.home / "terminal_history", color=options.color)
     conversation = Conversation(client, screen, group=group, thread=options.thread, instance=options.instance)
+    conversation.after_message = Reasons(client, conversation, screen, options.instance).look
     await conversation.open()
     await screen.note(f"Talking to {name}. Ctrl-D leaves, /help tells more.")
     reading = asyncio.create_task(conversation.run(), name="chat: read")

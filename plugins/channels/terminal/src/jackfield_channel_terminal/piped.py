@@ -15,6 +15,7 @@ from jackfield.errors import JackfieldError, NoHost, UsageError
 from jackfield_channel_terminal.conversation import Conversation, Refused
 from jackfield_channel_terminal.frames import Frame
 from jackfield_channel_terminal.plain_screen import PlainScreen
+from jackfield_channel_terminal.reasons import Reasons
 from jackfield_channel_terminal.rendering import plain, rich_text
 from jackfield_channel_terminal.stdin import lines_of_stdin, whole_stdin
 from jackfield_channel_terminal.typed import HELP, Choose, Help, Nothing, Problem, Quit, Speak, read_line
@@ -133,6 +134,7 @@ async def talk_plainly(client: LocalClient, options: Options, group: str | None)
     """Lines in, lines out, until the end of standard input or Ctrl-C."""
     screen = _screen(options)
     conversation = Conversation(client, screen, group=group, thread=options.thread, instance=options.instance)
+    conversation.after_message = Reasons(client, conversation, screen, options.instance).look
     await conversation.open()
     try:
         return await _beside(conversation, _ask_and_send(conversation, screen, lines_of_stdin()))
