@@ -26,6 +26,12 @@ def test_an_agent_that_always_engages_answers_unaddressed_words(exchange: Exchan
     assert exchange.wait_sent("always", 1)[0]["text"] == "You said: anybody here?"
 
 
+def test_a_chat_that_was_never_seen_is_taken_for_a_group_by_its_name(exchange: Exchange) -> None:
+    """An agent that answers every word of an IRC channel is what nobody asked for."""
+    made = exchange.op("wire.add", chat="postbox:box:#garden", group="andy")
+    assert made["wiring"]["engage"] == "mention-sticky"
+
+
 def test_a_pattern_engages_what_it_matches_anywhere_in_the_text(exchange: Exchange) -> None:
     exchange.join("pattern", is_group=True, pattern=r"\bweather\b")
     say_in_group(exchange, "pattern", "whether it rains")

@@ -89,6 +89,14 @@ def test_show_tells_what_takes_effect_and_no_secret(home: Home, capsys: pytest.C
     assert "s3cr3t" not in out
 
 
+def test_show_tells_what_the_default_number_of_runners_is_here(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "show", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["host"]["max_runners"], found["effective"]["max_runners"]) == (0, load(home).host.runner_cap)
+    assert main(["config", "show"]) == 0
+    assert f"0 ({load(home).host.runner_cap} here)" in capsys.readouterr().out
+
+
 def test_set_changes_one_value_and_refuses_a_wrong_one(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "set", "host.max_runners", "3"]) == 0
     assert load(home).host.max_runners == 3

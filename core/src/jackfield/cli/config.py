@@ -151,6 +151,7 @@ def show() -> None:
     result: dict[str, Any] = {
         "file": str(found.source),
         "host": found.host.model_dump(mode="json"),
+        "effective": {"max_runners": found.host.runner_cap},
         "ingress": found.ingress.model_dump(mode="json"),
         "channels": {
             name: {"type": section.type, "enabled": section.enabled, **_masked(section.settings)}
@@ -167,6 +168,8 @@ def show() -> None:
         facts = {
             f"{'*' if key in settings.model_fields_set else ' '} {key}": value for key, value in result[table].items()
         }
+        if table == "host" and not found.host.max_runners:
+            facts[next(key for key in facts if key[2:] == "max_runners")] = f"0 ({found.host.runner_cap} here)"
         output.facts(facts)
     for kind in ("channels", "extensions", "runtimes"):
         for name, table in result[kind].items():

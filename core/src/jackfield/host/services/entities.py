@@ -282,7 +282,8 @@ async def wire_add(context: ServiceContext, args: Args) -> dict[str, Any]:
     warnings = []
     if section is None or section.type != address.channel_type:
         warnings.append(f"jackfield.toml has no channel {address.instance!r} of type {address.channel_type}")
-    is_group = chat.is_group if chat is not None else args.flag("is_group")
+    # Of a chat that was never seen only its id is known, and where that is a name, # marks a channel.
+    is_group = chat.is_group if chat is not None else args.flag("is_group") or address.platform_id.startswith("#")
     pattern = args.optional_text("pattern")
     mode = args.choice(
         "engage",
