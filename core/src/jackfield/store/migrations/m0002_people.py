@@ -19,6 +19,8 @@ _LEDGER = (
     # source: the session of the agent that wrote the message; NULL for what no agent wrote.
     "ALTER TABLE inbound ADD COLUMN source TEXT",
     "CREATE INDEX inbound_of_agents ON inbound (created_at) WHERE source IS NOT NULL",
+    """CREATE INDEX inbound_unanswered ON inbound (updated_at)
+        WHERE source IS NOT NULL AND state IN ('failed', 'dropped')""",
     # created_by: the agent group whose agent made this one.
     "ALTER TABLE agent_groups ADD COLUMN created_by TEXT",
     # turn: the one that asked, by which the host knows whether anybody waits for the answer still (C157).
