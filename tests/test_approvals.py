@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from jackfield.host.control import Client
 
 from tests.conftest import MakeExchange
-from tests.harness.exchange import Exchange, prepared
+from tests.harness.exchange import BOUND, Exchange, prepared
 
 DESK = "desk"
 """Where the owner sits alone with the bot."""
@@ -122,6 +124,39 @@ def test_the_command_line_lists_shows_approves_and_rejects(exchange: Exchange) -
     assert until_finished(exchange, neither)["state"] == "cancelled"
     assert not {"epsilon", "sigma"} & set(deeds(exchange))
     assert exchange.run("approval", "show", "ap_00000000000000000000", check=False).returncode == 3
+
+
+def test_what_is_asked_in_the_terminal_is_shown_and_decided_there(exchange: Exchange) -> None:
+    """The operator of this machine owns their own chat."""
+
+    async def talk() -> tuple[str, dict[str, Any]]:
+        connection = await Client(exchange.home).attach("terminal", {})
+        try:
+            await connection.send({"type": "hello", "group": "andy", "thread": None})
+            arguments = json.dumps({"what": "tau", "always": True})
+            text = f"mock: tool deploy {arguments} mock: say tau {{result}}"
+            await connection.send({"type": "message", "id": "m1", "text": text, "files": []})
+            asked = ""
+            while (frame := await connection.receive()) is not None:
+                if frame["type"] == "message":
+                    await connection.send({"type": "shown", "delivery": frame["key"]})
+                    if frame["prompt"] is not None:
+                        asked = frame["prompt"]["id"]
+                        assert "`tau`" in frame["prompt"]["question"]
+                        choice = {"type": "choice", "id": "c1", "prompt_id": asked, "value": "approve"}
+                        await connection.send(choice)
+                if frame["type"] == "prompt_done":
+                    return asked, frame
+            raise AssertionError("the host let go")
+        finally:
+            await connection.close()
+
+    id, done = asyncio.run(asyncio.wait_for(talk(), BOUND))
+    assert "✅ Approved by local operator" in done["text"]
+    found = until_finished(exchange, id)
+    assert (found["outcome"], found["decided_by"], found["via"]) == ("done", "local operator", "card")
+    assert deeds(exchange).count("tau") == 1
+    assert not any(one.get("prompt") == id for one in exchange.sent(DESK))
 
 
 def test_without_a_host_a_no_can_be_said_and_a_yes_can_not(exchange: Exchange) -> None:
