@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import hashlib
 import json
@@ -11,7 +12,7 @@ import pty
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +22,7 @@ import pytest
 from tests.harness.exchange import BOUND, Exchange, prepared
 
 MASK = "[secret]"
+MakeExchange = Callable[..., Exchange]
 CANARY = "cnry/8123456789+AAzz_-Q7"
 TOKEN = "tokn:LTAI-neverseen-9z"
 FORMS = {
@@ -97,9 +99,11 @@ def test_a_tool_gets_what_is_assigned_and_its_use_is_on_record(bank: Exchange) -
 def test_it_lies_in_no_environment_command_line_or_file_that_the_runner_sees(bank: Exchange) -> None:
     bank.join("seek")
     assert ask(bank, "seek", tool("seek", name="CANARY")) == "found in []; variables []"
-    for pid in bank.processes().values():
+    assert bank.processes()
+    for process in Path("/proc").glob("[0-9]*"):  # runners, their children and the host among them
         for file in ("environ", "cmdline"):
-            assert_clean(f"/proc/{pid}/{file}", Path(f"/proc/{pid}/{file}").read_bytes())
+            with contextlib.suppress(OSError):
+                assert_clean(str(process / file), (process / file).read_bytes())
 
 
 def test_a_changed_secret_reaches_the_next_turn_and_one_that_was_taken_away_does_not(bank: Exchange) -> None:
@@ -126,6 +130,20 @@ def test_the_settings_of_a_provider_may_refer_to_a_secret(bank: Exchange) -> Non
     bank.op("secret.assign", name="REPLY", group="echo")
     bank.say("refer", "hello again")
     bank.wait_text("refer", MASK)
+
+
+def test_a_runner_that_is_started_and_not_forked_gets_many_and_large_ones(make_exchange: MakeExchange) -> None:
+    exchange = make_exchange(plugins=("leaky",))
+    with exchange.home.jackfield_toml.open("a", encoding="utf-8") as file:
+        file.write("\n[runtimes.process]\nnursery = false\n")
+    exchange.run("group", "set", "andy", "tools", '["messaging", "leaky"]')
+    exchange.run("group", "set", "andy", "secrets", "all")
+    values = {f"LARGE_{number}": str(number) * 30_000 for number in range(5)}
+    exchange.op("secret.import", values=values)
+    exchange.start()
+    exchange.join("large")
+    assert ask(exchange, "large", tool("spend", name="LARGE_4")) == digest(values["LARGE_4"])
+    assert ask(exchange, "large", tool("seek", name="LARGE_3")) == "found in []; variables []"
 
 
 # ---- leaking

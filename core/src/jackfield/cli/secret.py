@@ -70,6 +70,8 @@ def set_secret(name: str, group: str | None, kind: str | None, path: Path | None
     _warn_of_environment(name)
     if result["created"] and not result["group"] and result["kind"] != "channel-token":
         say(f"No agent has it yet: `jackfield secret assign {line(name)} GROUP`")
+    elif result["kind"] == "channel-token":
+        say("Channels read it when they start; `jackfield reload` starts one again that had given up.")
 
 
 def _value(name: str, path: Path | None) -> str:
