@@ -38,6 +38,7 @@ from jackfield.models import (
 from jackfield.store import (
     approval_cards,
     approvals,
+    chains,
     chats,
     deliveries,
     dms,
@@ -182,6 +183,10 @@ HOT: dict[str, Callable[[sqlite3.Connection], object]] = {
     "approval_cards.waits_in_chat": lambda db: approval_cards.waits_in_chat(db, CHAT, NOW),
     "approval_cards.cards_of": lambda db: approval_cards.cards_of(db, ApprovalId("ap_1")),
     "approval_cards.stale": lambda db: approval_cards.stale(db, NOW),
+    "chains.grow": lambda db: chains.grow(db, "in_1", NOW),
+    "chains.count_written": lambda db: chains.count_written(db, GROUP, GROUP, NOW),
+    "chains.bad_ends": lambda db: chains.bad_ends(db, NOW),
+    "wirings.may_write_to": lambda db: wirings.may_write_to(db, GROUP, GROUP),
     "dms.find": lambda db: dms.find(db, PERSON, "x", "i"),
     "groups.agent_group": lambda db: groups.agent_group(db, GROUP),
 }

@@ -114,7 +114,8 @@ def _chain(row: tuple[str, int, int, int, str | None]) -> Chain:
 def count_written(db: sqlite3.Connection, writer: AgentGroupId, reader: AgentGroupId, since: UnixMs) -> int:
     """How many messages one agent group's sessions wrote to another's after a moment."""
     row = db.execute(
-        "SELECT count(*) FROM inbound i JOIN sessions w ON w.id = i.source JOIN sessions r ON r.id = i.session_id "
+        "SELECT count(*) FROM inbound i INDEXED BY inbound_of_agents "
+        "CROSS JOIN sessions w ON w.id = i.source CROSS JOIN sessions r ON r.id = i.session_id "
         "WHERE i.source IS NOT NULL AND i.created_at > ? AND w.agent_group_id = ? AND r.agent_group_id = ?",
         (since, writer, reader),
     ).fetchone()
@@ -124,8 +125,8 @@ def count_written(db: sqlite3.Connection, writer: AgentGroupId, reader: AgentGro
 def bad_ends(db: sqlite3.Connection, since: UnixMs, limit: int = 100) -> list[InboundId]:
     """Messages of agents that ended after a moment without an answer, the oldest first."""
     rows = db.execute(
-        "SELECT id FROM inbound WHERE source IS NOT NULL AND state IN ('failed', 'dropped') AND updated_at > ? "
-        "ORDER BY ord LIMIT ?",
+        "SELECT id FROM inbound INDEXED BY inbound_unanswered "
+        "WHERE source IS NOT NULL AND state IN ('failed', 'dropped') AND updated_at > ? ORDER BY ord LIMIT ?",
         (since, limit),
     )
     return [InboundId(row[0]) for row in rows]
