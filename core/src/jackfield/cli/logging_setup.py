@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -64,9 +63,10 @@ def host_logging(
 
 def _learn_secrets() -> None:
     """Those of the environment; those of the store are learned when it is opened."""
+    from jackfield.host.secrets.held import from_environment
     from jackfield.redaction import REDACTOR
 
-    REDACTOR.register(*(value for name, value in os.environ.items() if name.startswith("JACKFIELD_SECRET_")))
+    REDACTOR.register(*from_environment())
 
 
 def _console() -> logging.Handler:

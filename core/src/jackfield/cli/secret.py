@@ -105,9 +105,10 @@ def _text(data: bytes, what: str) -> str:
 
 
 def _warn_of_environment(name: str) -> None:
-    variable = "JACKFIELD_SECRET_" + name.upper().replace("-", "_")
-    if variable in os.environ:
-        warn(f"{variable} is set, and goes before the stored one where a channel asks for it")
+    from jackfield.host.secrets.held import variable
+
+    if variable(name) in os.environ:
+        warn(f"{variable(name)} is set, and goes before the stored one where a channel asks for it")
 
 
 @secret.command("list")

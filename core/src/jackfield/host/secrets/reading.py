@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from typing import Literal
 
 from jackfield.config.home import Home
-from jackfield.errors import JackfieldError
+from jackfield.errors import JackfieldError, SecretsLocked
 from jackfield.host.secrets.held import HeldSecret, from_environment, global_one, variable
 from jackfield.host.secrets.opening import KEY_NOTE, fitting, opened
 from jackfield.redaction import REDACTOR
@@ -67,10 +67,18 @@ def learn_secrets(home: Home) -> None:
 
 
 def _held(home: Home) -> list[HeldSecret]:
+    try:
+        return _held_now(home)
+    except SecretsLocked:
+        return _held_now(home)  # the key may have been replaced between the look at the store and the look at the file
+
+
+def _held_now(home: Home) -> list[HeldSecret]:
     if not home.state_db.exists():
         return []
     try:
         with closing(connect_reader(home.state_db)) as db:
+            db.execute("BEGIN")  # one view of both
             rows, key = secrets.all_secrets(db), notes.get(db, KEY_NOTE)
     except sqlite3.OperationalError as problem:
         if "no such table" in str(problem):

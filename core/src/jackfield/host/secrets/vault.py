@@ -120,6 +120,13 @@ class Vault:
     def visible_to(self, group_id: AgentGroupId, mode: Mode) -> dict[str, Given]:
         return dict(given_to(self.held, group_id, mode))
 
+    def complaints(self) -> list[str]:
+        """What an operator should know, for `status`; nothing when all can be read."""
+        if self.problem is not None:
+            return [str(self.problem)]
+        lost = [one.row.name for one in self.held if one.value is None]
+        return [f"secrets that can't be read with the present master key: {', '.join(lost)}"] if lost else []
+
     def require(self) -> None:
         """Raises:
         SecretsLocked: the key is not the one that the store needs.

@@ -40,7 +40,7 @@ async def status(context: ServiceContext, args: Args) -> dict[str, Any]:
         "unowned": await unowned(context.hub),
         "ledger": ledger,
         "stopped_chains": stopped,
-        "problems": [str(problem) for problem in context.hub.configuration.problems],
+        "problems": [*map(str, context.hub.configuration.problems), *context.hub.vault.complaints()],
         "plugins": [
             {
                 "name": info.name,
