@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jackfield.api import Isolation, Limits
+from jackfield.api import GroupPlace, Isolation, Limits
 from jackfield.clock import UnixMs
 from jackfield.config.load import check_agent_text
 from jackfield.errors import ConfigError, MalformedData, RolledBack, VerificationFailed
@@ -31,6 +33,7 @@ from jackfield.ids import AgentGroupId
 from jackfield.models import AgentGroup
 from jackfield.models.packages import Packages, requested
 from jackfield.models.secret_references import NoSecret, resolved, secrets_named
+from jackfield.process import ownership
 from jackfield.process.runtime import ProcessRuntime
 from jackfield.process.settings import ProcessSettings
 from jackfield.testing.runtimes import BenchContext
@@ -266,3 +269,34 @@ async def test_what_is_no_folder_is_not_moved(bench: Bench, monkeypatch: pytest.
     (bench.place.group.workspace / "npm").unlink()
     with pytest.raises(RolledBack, match="left nothing behind"):
         await build(bench, "npm", ["x"], 30.0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_is_installed_can_be_read_by_the_group_and_written_by_nobody_else(tmp_path: Path) -> None:
+    uid = 273_001
+    build = tmp_path / "packages" / "pip" / "bld_1"
+    (build / "sub").mkdir(parents=True)
+    program = build / "sub" / "program"
+    program.write_text("x")
+    program.chmod(0o755)
+    (tmp_path / "packages" / "installed.json").write_text("{}")
+    for path in (build, build / "sub", program):
+        os.chown(path, uid, uid)  # as the sandbox left it
+    (build / "link").symlink_to("/etc/passwd")
+    place = GroupPlace(agent_group_id=AgentGroupId("ag_0123456789abcdefghjk"), folder=tmp_path)
+    before = Path("/etc/passwd").stat()
+    ownership.give_group(place, uid)
+    for path, mode in (
+        (build, 0o2750),
+        (build / "sub", 0o2750),
+        (program, 0o750),
+        (build.parents[1] / "installed.json", 0o640),
+    ):
+        found = path.stat()
+        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, uid, mode), path
+    assert Path("/etc/passwd").stat() == before
+    late = build / "sub" / "late"
+    late.write_text("x")
+    late.chmod(0o600)
+    ownership.give_group(place, uid)
+    assert stat.S_IMODE(late.stat().st_mode) == 0o600, "a build that was given is not looked through again"

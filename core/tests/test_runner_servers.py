@@ -346,7 +346,7 @@ def test_programs_and_modules_of_packages_are_found_but_hide_none_of_the_runners
     for _ in range(2):
         add_packages(found, {"pip": "/group/packages/pip/1", "npm": "/group/packages/npm/2"})
     assert found == {
-        "PATH": "/group/packages/npm/2/node_modules/.bin:/group/packages/pip/1/bin:/usr/bin",
+        "PATH": "/usr/bin:/group/packages/pip/1/bin:/group/packages/npm/2/node_modules/.bin",
         "PYTHONPATH": "/ours:/group/packages/pip/1",
         "NODE_PATH": "/group/packages/npm/2/node_modules",
     }

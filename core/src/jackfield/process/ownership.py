@@ -42,8 +42,30 @@ def give_group(group: GroupPlace, uid: int) -> None:
         path = Path(entry.path)
         if entry.name == "agent.toml":
             _set(path, 0, 0, 0o600)
+        elif entry.name == "packages":
+            _give_packages(path, uid)
         elif path not in (group.workspace, group.memory):
             _give_tree(path, owner=0, group=uid, write=False)
+
+
+def _give_packages(top: Path, uid: int) -> None:
+    """What is installed can be read by the uid.  A build never changes, so it is looked through once: it may hold tens
+    of thousands of files."""
+    if not stat.S_ISDIR(top.lstat().st_mode):
+        return
+    _set(top, 0, uid, 0o2750)
+    for manager in list(os.scandir(top)):
+        if not manager.is_dir(follow_symlinks=False):
+            _set(Path(manager.path), 0, uid, 0o640)
+            continue
+        _set(Path(manager.path), 0, uid, 0o2750)
+        for build in list(os.scandir(manager.path)):
+            found = build.stat(follow_symlinks=False)
+            if not build.is_dir(follow_symlinks=False) or (found.st_uid, found.st_gid) == (0, uid):
+                continue
+            for inside in list(os.scandir(build.path)):
+                _give_tree(Path(inside.path), owner=0, group=uid, write=False)
+            _set(Path(build.path), 0, uid, 0o2750)
 
 
 def open_folders(home: Path, *targets: Path) -> None:

@@ -18,19 +18,20 @@ _BASIC = (
 
 
 def add_packages(environment: MutableMapping[str, str], folders: Mapping[str, str]) -> None:
-    """Let programs and modules of the group's packages be found; what was found before goes before modules."""
+    """Let programs and modules of the group's packages be found, after everything that was found before: no package
+    takes the place of a program that the runner or its engine starts."""
     pip, npm = folders.get("pip"), folders.get("npm")
     if pip:
-        _add(environment, "PATH", [f"{pip}/bin"], before=True)
-        _add(environment, "PYTHONPATH", [pip])
+        _add(environment, "PATH", f"{pip}/bin")
+        _add(environment, "PYTHONPATH", pip)
     if npm:
-        _add(environment, "PATH", [f"{npm}/node_modules/.bin"], before=True)
-        _add(environment, "NODE_PATH", [f"{npm}/node_modules"])
+        _add(environment, "PATH", f"{npm}/node_modules/.bin")
+        _add(environment, "NODE_PATH", f"{npm}/node_modules")
 
 
-def _add(environment: MutableMapping[str, str], name: str, folders: list[str], *, before: bool = False) -> None:
-    known = [folder for folder in environment.get(name, "").split(os.pathsep) if folder and folder not in folders]
-    environment[name] = os.pathsep.join([*folders, *known] if before else [*known, *folders])
+def _add(environment: MutableMapping[str, str], name: str, folder: str) -> None:
+    known = [one for one in environment.get(name, "").split(os.pathsep) if one and one != folder]
+    environment[name] = os.pathsep.join([*known, folder])
 
 
 def server_environment(
