@@ -159,6 +159,19 @@ def test_what_is_asked_in_the_terminal_is_shown_and_decided_there(exchange: Exch
     assert not any(one.get("prompt") == id for one in exchange.sent(DESK))
 
 
+def test_the_doctor_knows_what_permissions_may_name(exchange: Exchange) -> None:
+    agent = exchange.home.groups / "andy" / "agent.toml"
+    before = agent.read_text(encoding="utf-8")
+    try:
+        agent.write_text(before + '\n[permissions]\ndeploy = "ask"\ninstal_packages = "never"\n', encoding="utf-8")
+        exchange.op("group.accept", name="andy")
+        (found,) = exchange.op("doctor.check", name="approvals")
+        assert "names instal_packages, of which" in found["text"] and "deploy" in found["fix"]
+    finally:
+        agent.write_text(before, encoding="utf-8")
+        exchange.op("group.accept", name="andy")
+
+
 def test_without_a_host_a_no_can_be_said_and_a_yes_can_not(exchange: Exchange) -> None:
     id = ask(exchange, "zeta")
     until_card(exchange, id)

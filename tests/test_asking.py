@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import MakeExchange
 from tests.harness.exchange import Exchange
 
 
@@ -127,6 +128,19 @@ def test_an_answer_after_the_runner_was_killed_is_not_lost(exchange: Exchange) -
     exchange.click("q-crash", question, "tea")
     notices = exchange.query(f"SELECT preview FROM inbound WHERE session_id = '{session}' AND event_id IS NULL")
     assert sum("earlier question" in preview for (preview,) in notices) == 1
+
+
+def test_an_answer_after_the_host_was_started_again_reaches_the_agent(make_exchange: MakeExchange) -> None:
+    """C159: ask, restart the host, click."""
+    exchange = make_exchange()
+    exchange.join("q-again")
+    exchange.start()
+    question = ask(exchange, "q-again")
+    exchange.kill()
+    exchange.sweep()
+    exchange.click("q-again", question, "tea")
+    exchange.start()
+    assert "from postbox:ann: tea" in exchange.wait_text("q-again", "An answer to your earlier question 'Drink'")
 
 
 def test_many_long_and_equal_options_can_still_be_told_apart(exchange: Exchange) -> None:

@@ -125,7 +125,7 @@ def takes_all(can: Capabilities, sizes: Sequence[int]) -> bool:
 
 def verdict(item: Approval, name: str) -> str:
     """What became of it, in one line for people; `name` is whoever decided."""
-    by = f" by {name}" if name else ""
+    by = f" by {label(name)}" if name else ""
     note = f": {item.note}" if item.note else ""
     match item.state:
         case ApprovalState.EXPIRED:

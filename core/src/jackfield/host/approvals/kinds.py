@@ -70,6 +70,10 @@ class Kinds:
             raise Conflict(f"there is a kind of approval {kind.name!r} already")
         self._own[kind.name] = kind
 
+    def names(self) -> frozenset[str]:
+        """All that something is known of now."""
+        return frozenset(self._own) | {kind.name for kind in self._plugins.approval_kinds()}
+
     def find(self, name: str) -> HostKind | ApprovalKind:
         """The kind of that name.
 

@@ -39,7 +39,7 @@ from jackfield.host.services.backups import STAGING
 __all__ = ["Progress", "Restored", "back_up", "operations", "restore"]
 
 Call = Callable[[str, dict[str, Any]], Awaitable[Any]]
-_FOLDERS = ("groups", "plugins", "channels", "outgoing", "spool")
+_FOLDERS = ("groups", "plugins", "channels", "outgoing", "spool", "approvals")
 _CACHES = frozenset({"plugins/cache.json"})
 _LOCKS = frozenset({"host.lock", "host.json"})
 

@@ -21,7 +21,18 @@ MANIFEST = "MANIFEST.json"
 PRIVATE_FILES = ("master.key", "secrets.toml")
 """For their owner only.  The second is of archives that earlier versions made."""
 HOME_PARTS = frozenset(
-    {"jackfield.toml", "state.db", "groups", "sessions", "plugins", "channels", "outgoing", "spool", *PRIVATE_FILES}
+    {
+        "jackfield.toml",
+        "state.db",
+        "groups",
+        "sessions",
+        "plugins",
+        "channels",
+        "outgoing",
+        "spool",
+        "approvals",
+        *PRIVATE_FILES,
+    }
 )
 """What may lie at the top of a home's archive: nothing that belongs to one life of a host (socket, lock, heartbeat)."""
 GROUP_PARTS = frozenset(

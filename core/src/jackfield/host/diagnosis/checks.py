@@ -184,10 +184,20 @@ async def _people(context: ServiceContext, subject: str) -> list[Finding]:
 
 async def _approvals(context: ServiceContext, subject: str) -> list[Finding]:
     unshown = await context.hub.store.read(approval_cards.unshown)
+    findings = []
     if unshown:
         text = f"{len(unshown)} requests wait for a decision, and nobody who may decide could be reached in a chat"
-        return [warning("approvals", text, "decide them with `jackfield approval list` and `approve` or `reject`")]
-    return [ok("approvals", "nothing waits for a decision that nobody was asked for")]
+        findings.append(warning("approvals", text, "decide them: `jackfield approval list`, `approve` or `reject`"))
+    known = context.live.approvals.kinds.names() if context.live is not None else frozenset()
+    for group in await context.hub.store.read(groups.agent_groups) if known else ():
+        try:
+            named = context.hub.agent_settings(group).permissions
+        except ConfigError:
+            continue  # told by `agent`
+        if odd := sorted(set(named) - known):
+            text = f"[permissions] of {group.folder} names {', '.join(odd)}, of which nothing that is in use knows"
+            findings.append(warning("approvals", text, f"known are: {', '.join(sorted(known))}"))
+    return findings or [ok("approvals", "nothing waits for a decision that nobody was asked for")]
 
 
 # ---- agents
