@@ -95,7 +95,6 @@ class TaskRun:
     id: TaskRunId
     task_id: TaskId
     due_at: UnixMs
-    inbound_id: InboundId
     session_id: SessionId | None
     state: RunState
     created_at: UnixMs
@@ -105,3 +104,8 @@ class TaskRun:
     """Somebody asked for it, besides the schedule."""
     reason: str | None = None
     finished_at: UnixMs | None = None
+
+    @property
+    def inbound_id(self) -> InboundId:
+        """Of its message, in the ledger and the inbox."""
+        return InboundId(f"in_{self.id.removeprefix('run_')}")

@@ -6,7 +6,7 @@ States move freely among the unfinished ones; an end is left by `revive` only.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jackfield.clock import UnixMs
@@ -25,6 +25,7 @@ __all__ = [
     "of_chat",
     "open_entries",
     "record",
+    "record_all",
     "revive",
     "sessions_awaited",
     "sessions_with_open",
@@ -101,6 +102,15 @@ def record(
         ),
     )
     return done.rowcount == 1
+
+
+def record_all(db: sqlite3.Connection, entries: Iterable[tuple[InboundId, SessionId, str]], now: UnixMs) -> None:
+    """Enter messages that nobody wrote, as (id, session, preview), queued; those that are there already stay."""
+    db.executemany(
+        "INSERT INTO inbound (id, session_id, state, preview, created_at, updated_at) "
+        "VALUES (?, ?, 'queued', ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        [(id, session_id, storable(preview), now, now) for id, session_id, preview in entries],
+    )
 
 
 def set_state(

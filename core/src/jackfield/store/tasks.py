@@ -21,6 +21,7 @@ __all__ = [
     "RunEntry",
     "add",
     "add_run",
+    "add_runs",
     "change",
     "claimed",
     "count_live",
@@ -32,6 +33,7 @@ __all__ = [
     "has_run",
     "is_run",
     "make_room",
+    "move",
     "of_conversation",
     "open_runs",
     "open_runs_of_session",
@@ -58,7 +60,8 @@ _CHANGING = (
     "prompt", "script", "cron", "timezone", "catch_up", "state", "reason", "next_at", "look_at", "failures",
     "script_failures", "stop_after", "unsaid", "updated_at",
 )  # fmt: skip
-_RUN_COLUMNS = "id, task_id, due_at, missed_from, extra, inbound_id, session_id, state, reason, created_at, finished_at"
+_RUN_COLUMNS = "id, task_id, due_at, missed_from, extra, session_id, state, reason, created_at, finished_at"
+_ADD_RUN = f"INSERT INTO task_runs ({_RUN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _OPEN = "state IN ('claimed', 'queued')"
 
 
@@ -98,13 +101,19 @@ def _run(row: Sequence[Any]) -> TaskRun:
         due_at=UnixMs(row[2]),
         missed_from=row[3],
         extra=bool(row[4]),
-        inbound_id=InboundId(row[5]),
-        session_id=row[6],
-        state=RunState(row[7]),
-        reason=row[8],
-        created_at=UnixMs(row[9]),
-        finished_at=row[10],
+        session_id=row[5],
+        state=RunState(row[6]),
+        reason=row[7],
+        created_at=UnixMs(row[8]),
+        finished_at=row[9],
     )
+
+
+def _run_values(run: TaskRun) -> tuple[Any, ...]:
+    return (
+        run.id, run.task_id, run.due_at, run.missed_from, int(run.extra), run.session_id, run.state.value,
+        storable(run.reason), run.created_at, run.finished_at,
+    )  # fmt: skip
 
 
 # ---- series
@@ -182,12 +191,18 @@ def count_live(db: sqlite3.Connection, agent_group_id: AgentGroupId) -> int:
 
 
 def due(db: sqlite3.Connection, now: UnixMs, limit: int) -> list[Task]:
-    """Series that the timer must look at, the longest due first."""
+    """Series that the timer must look at, the longest due first; of those due at once, a session's together."""
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM tasks WHERE look_at IS NOT NULL AND look_at <= ? ORDER BY look_at LIMIT ?",
+        f"SELECT {_COLUMNS} FROM tasks WHERE look_at IS NOT NULL AND look_at <= ? "
+        "ORDER BY look_at, session_key LIMIT ?",
         (now, limit),
     )
     return [_task(row) for row in rows]
+
+
+def move(db: sqlite3.Connection, to: Iterable[tuple[UnixMs | None, TaskId]]) -> None:
+    """Set the next occurrence of series that have a run now; they are looked at again when it ends."""
+    db.executemany("UPDATE tasks SET next_at = ?, look_at = NULL, held = 0 WHERE id = ?", to)
 
 
 def put_off(db: sqlite3.Connection, ids: Iterable[TaskId], until: UnixMs) -> None:
@@ -222,14 +237,14 @@ def said(db: sqlite3.Connection, id: TaskId, text: str) -> bool:
 
 def add_run(db: sqlite3.Connection, run: TaskRun) -> bool:
     """Enter a run.  False when there was one of that moment, or one that is open; then nothing changes."""
-    done = db.execute(
-        f"INSERT INTO task_runs ({_RUN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (
-            run.id, run.task_id, run.due_at, run.missed_from, int(run.extra), run.inbound_id, run.session_id,
-            run.state.value, storable(run.reason), run.created_at, run.finished_at,
-        ),
-    )  # fmt: skip
+    done = db.execute(_ADD_RUN, _run_values(run))
     return done.rowcount == 1
+
+
+def add_runs(db: sqlite3.Connection, runs: Sequence[TaskRun]) -> set[TaskRunId]:
+    """Enter many runs, each as `add_run` does; the ids of those that were entered."""
+    db.executemany(_ADD_RUN, [_run_values(run) for run in runs])
+    return still_claimed(db, [run.id for run in runs])
 
 
 def has_run(db: sqlite3.Connection, task_id: TaskId, due_at: UnixMs) -> bool:
@@ -240,7 +255,8 @@ def has_run(db: sqlite3.Connection, task_id: TaskId, due_at: UnixMs) -> bool:
 
 def is_run(db: sqlite3.Connection, inbound_id: InboundId) -> bool:
     """Whether that message in is a run of a task."""
-    return db.execute("SELECT 1 FROM task_runs WHERE inbound_id = ?", (inbound_id,)).fetchone() is not None
+    id = f"run_{inbound_id.removeprefix('in_')}"
+    return db.execute("SELECT 1 FROM task_runs WHERE id = ?", (id,)).fetchone() is not None
 
 
 def run(db: sqlite3.Connection, id: TaskRunId) -> TaskRun | None:
@@ -254,7 +270,7 @@ def claimed(db: sqlite3.Connection, after: str = "", limit: int = 250) -> list[t
     of_run = ", ".join(f"r.{name.strip()}" for name in _RUN_COLUMNS.split(","))
     rows = db.execute(
         f"SELECT {of_run}, {of_task} FROM task_runs r JOIN tasks t ON t.id = r.task_id "
-        "WHERE r.state = 'claimed' AND r.id > ? ORDER BY r.id LIMIT ?",
+        f"WHERE r.{_OPEN} AND r.state = 'claimed' AND r.id > ? ORDER BY r.id LIMIT ?",
         (after, limit),
     )
     width = len(_RUN_COLUMNS.split(","))
@@ -318,7 +334,7 @@ def runs(db: sqlite3.Connection, task_id: TaskId, limit: int = 50) -> list[RunEn
     columns = ", ".join(f"r.{name.strip()}" for name in _RUN_COLUMNS.split(","))
     rows = db.execute(
         f"SELECT {columns}, i.state, coalesce(i.attempts, 0) FROM task_runs r "
-        "LEFT JOIN inbound i ON i.id = r.inbound_id WHERE r.task_id = ? ORDER BY r.due_at DESC LIMIT ?",
+        "LEFT JOIN inbound i ON i.id = 'in_' || substr(r.id, 5) WHERE r.task_id = ? ORDER BY r.due_at DESC LIMIT ?",
         (task_id, limit),
     )
     return [RunEntry(_run(row[:-2]), row[-2], row[-1]) for row in rows]
@@ -326,6 +342,9 @@ def runs(db: sqlite3.Connection, task_id: TaskId, limit: int = 50) -> list[RunEn
 
 def run_after(db: sqlite3.Connection, at: UnixMs) -> list[TaskId]:
     """Series of which a run was made after a moment; none but when the clock was set back since."""
+    newest = db.execute("SELECT created_at FROM task_runs ORDER BY id DESC LIMIT 1").fetchone()  # ids are in order
+    if newest is None or newest[0] <= at:
+        return []
     return [TaskId(row[0]) for row in db.execute("SELECT DISTINCT task_id FROM task_runs WHERE created_at > ?", (at,))]
 
 

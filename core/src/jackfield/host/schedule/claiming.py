@@ -9,15 +9,25 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from jackfield.clock import UnixMs
 from jackfield.errors import JackfieldError, NotFound
-from jackfield.host.schedule.plan import after_run, next_occurrence, rearmed, recurrence_of, subject
+from jackfield.host.schedule.plan import Occurrence, after_run, next_occurrence, rearmed, recurrence_of, subject
 from jackfield.host.schedule.times import STEPS
-from jackfield.ids import InboundId, SessionId, TaskRunId, derive_id, new_id
-from jackfield.models import InboundEntry, InboundState, RunState, Session, SessionStatus, Task, TaskRun, TaskState
+from jackfield.ids import SessionId, TaskId, TaskRunId, new_id
+from jackfield.models import (
+    Address,
+    InboundEntry,
+    InboundState,
+    RunState,
+    Session,
+    SessionStatus,
+    Task,
+    TaskRun,
+    TaskState,
+)
 from jackfield.store import chats, inbound, sessions, tasks
 
 __all__ = [
@@ -26,7 +36,7 @@ __all__ = [
     "Claimed",
     "Settled",
     "claim",
-    "enter_run",
+    "enter_extra",
     "release",
     "restore_clock",
     "session_of",
@@ -67,29 +77,67 @@ class Claimed:
 def claim(db: sqlite3.Connection, now: UnixMs, limit: int) -> Claimed:
     """Claim what is due, at most `limit` series; one whose cron or zone means nothing any more is stopped."""
     claimed = Claimed()
+    places: dict[tuple[str, str, Address | None], Session] = {}
     room: dict[SessionId, int] = {}
-    held = []
+    held: list[TaskId] = []
+    moved: list[Moved] = []
     for task in tasks.due(db, now, limit):
         claimed.looked_at += 1
+        place = (task.agent_group_id, task.session_key, task.origin)
         try:
-            session = session_of(db, task, now)
-            if session.id not in room:
-                room[session.id] = FEED - len(tasks.open_runs_of_session(db, session.id))
-            if room[session.id] <= 0:
+            session = places.get(place)
+            if session is None:
+                session = places[place] = session_of(db, task, now)
+            left = room.get(session.id)
+            if left is None:
+                left = FEED - len(tasks.open_runs_of_session(db, session.id))
+            room[session.id] = left
+            if left <= 0:
                 held.append(task.id)
                 continue
-            run = _claim_one(db, task, session, now)
+            occurrence = next_occurrence(task, now)
         except JackfieldError as problem:
             log.warning("task %s can't be run any more: %s", task.id, problem)
             _stop(db, task, str(problem), now)
             claimed.spoken = True
             continue
-        if run is not None:
-            room[session.id] -= 1
-            claimed.sessions[session.id] = session
-            claimed.runs.setdefault(session.id, []).append((run, task))
+        if occurrence.run is None:
+            _pass_over(db, task, occurrence, now)
+            continue
+        room[session.id] = left - 1
+        run = _new_run(task, session, occurrence.run, now, missed_from=occurrence.missed_from)
+        moved.append((task, session, occurrence, run))
+    _enter(db, moved, claimed, now)
     tasks.put_off(db, held, UnixMs(now + round(1000 * HOLD)))
     return claimed
+
+
+Moved = tuple[Task, Session, Occurrence, TaskRun]
+
+
+def _enter(db: sqlite3.Connection, moved: Sequence[Moved], claimed: Claimed, now: UnixMs) -> None:
+    """Enter the runs and their messages, and move the series on; all of them at once, since there may be many."""
+    entered = tasks.add_runs(db, [run for _, _, _, run in moved])
+    fresh = []
+    for task, session, occurrence, run in moved:
+        if run.id not in entered:  # it ran before: the clock was set back since
+            _pass_over(db, task, occurrence, now)
+            continue
+        fresh.append((run.inbound_id, session.id, task.prompt[:_PREVIEW]))
+        claimed.sessions[session.id] = session
+        claimed.runs.setdefault(session.id, []).append((run, task))
+    inbound.record_all(db, fresh, now)
+    tasks.move(db, [(occurrence.next_at, task.id) for task, _, occurrence, run in moved if run.id in entered])
+
+
+def _pass_over(db: sqlite3.Connection, task: Task, occurrence: Occurrence, now: UnixMs) -> None:
+    """Move the series on without a run."""
+    if occurrence.run is None and occurrence.skipped is not None:
+        tasks.add_run(db, _skipped(task, occurrence.skipped, occurrence.missed_from, now))
+    after = replace(task, next_at=occurrence.next_at, look_at=occurrence.next_at)
+    if occurrence.next_at is None:
+        after = replace(after, state=TaskState.DONE, reason="its time passed while nothing could run", updated_at=now)
+    tasks.change(db, task, after)
 
 
 def session_of(db: sqlite3.Connection, task: Task, now: UnixMs) -> Session:
@@ -117,26 +165,16 @@ def session_of(db: sqlite3.Connection, task: Task, now: UnixMs) -> Session:
     return session
 
 
-def _claim_one(db: sqlite3.Connection, task: Task, session: Session, now: UnixMs) -> TaskRun | None:
-    """Move the series on; its new run, if one runs now."""
-    occurrence = next_occurrence(task, now)
-    moved = replace(task, next_at=occurrence.next_at, look_at=occurrence.next_at)
-    if occurrence.run is not None:
-        run = enter_run(db, task, session, occurrence.run, now, missed_from=occurrence.missed_from)
-        if run is not None:
-            tasks.change(db, task, replace(moved, look_at=None))
-            return run
-        # It ran before: the clock was set back since.
-    elif occurrence.skipped is not None:
-        tasks.add_run(db, _skipped(task, occurrence.skipped, occurrence.missed_from, now))
-    if moved.next_at is None:
-        moved = replace(moved, state=TaskState.DONE, reason="its time passed while nothing could run", updated_at=now)
-    tasks.change(db, task, moved)
-    return None
+def enter_extra(db: sqlite3.Connection, task: Task, session: Session, due_at: UnixMs, now: UnixMs) -> TaskRun | None:
+    """A run that somebody asked for, and its message in the ledger; None when another run is open."""
+    run = _new_run(task, session, due_at, now, extra=True)
+    if not tasks.add_run(db, run):
+        return None
+    inbound.record_all(db, [(run.inbound_id, session.id, task.prompt[:_PREVIEW])], now)
+    return run
 
 
-def enter_run(
-    db: sqlite3.Connection,
+def _new_run(
     task: Task,
     session: Session,
     due_at: UnixMs,
@@ -144,33 +182,18 @@ def enter_run(
     *,
     missed_from: UnixMs | None = None,
     extra: bool = False,
-) -> TaskRun | None:
-    """The run and its message in the ledger; None when that moment has one, or another run is open."""
+) -> TaskRun:
     run_id = TaskRunId(new_id("run", now))
-    run = TaskRun(
+    return TaskRun(
         id=run_id,
         task_id=task.id,
         due_at=due_at,
         missed_from=missed_from,
         extra=extra,
-        inbound_id=InboundId(derive_id("in", run_id)),
         session_id=session.id,
         state=RunState.CLAIMED,
         created_at=now,
     )
-    if not tasks.add_run(db, run):
-        return None
-    inbound.record(
-        db,
-        id=run.inbound_id,
-        event_id=None,
-        wiring_id=None,
-        session_id=session.id,
-        state=InboundState.QUEUED,
-        preview=task.prompt[:_PREVIEW],
-        now=now,
-    )
-    return run
 
 
 def _skipped(task: Task, due_at: UnixMs, missed_from: UnixMs | None, now: UnixMs) -> TaskRun:
@@ -180,7 +203,6 @@ def _skipped(task: Task, due_at: UnixMs, missed_from: UnixMs | None, now: UnixMs
         task_id=task.id,
         due_at=due_at,
         missed_from=missed_from,
-        inbound_id=InboundId(derive_id("in", run_id)),
         session_id=None,
         state=RunState.SKIPPED,
         reason="nothing could run when it was due",

@@ -71,6 +71,9 @@ class Schedule:
         """Sessions in which a run is open."""
         self._ended: set[SessionId] = set()
         """Of these, the ones in which something happened that is not taken over yet."""
+        self._taken_out: set[TaskRunId] = set()
+        """Runs that must not be put into an inbox any more, if they are on their way there."""
+        self._gate = asyncio.Semaphore(AT_ONCE)
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._claiming: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
@@ -96,22 +99,25 @@ class Schedule:
             self._claiming = self._hub.spawn(self._claim(), "schedule claim")
 
     async def _claim(self) -> None:
-        while True:
-            claimed = await self._hub.store.write(claim, self._hub.clock.now(), BATCH)
-            reach("host.schedule.after_claim")
-            await self._feed(claimed)
-            if claimed.spoken:
-                await self._tell()
-            if claimed.looked_at < BATCH:
-                return
+        """Batch after batch; while one is put into the inboxes, the next is claimed."""
+        spoken = False
+        async with asyncio.TaskGroup() as feeding:
+            while True:
+                claimed = await self._hub.store.write(claim, self._hub.clock.now(), BATCH)
+                reach("host.schedule.after_claim")
+                feeding.create_task(self._feed(claimed), name="schedule feed")
+                spoken = spoken or claimed.spoken
+                if claimed.looked_at < BATCH:
+                    break
+        if spoken:
+            await self._tell()
 
     async def _feed(self, claimed: Claimed) -> None:
         """Put the runs into their sessions' inboxes, a few sessions at a time."""
         self._open.update(claimed.runs)
-        gate = asyncio.Semaphore(AT_ONCE)
 
         async def feed(session: Session, runs: Sequence[tuple[TaskRun, Task]]) -> list[TaskRunId]:
-            async with gate:
+            async with self._gate:
                 return await self._put(session, runs)
 
         fed = await asyncio.gather(
@@ -124,19 +130,18 @@ class Schedule:
 
     async def _put(self, session: Session, runs: Sequence[tuple[TaskRun, Task]]) -> list[TaskRunId]:
         async with self._lock(session.id):
-            ids = self._hub.store.peek(tasks.still_claimed, [run.id for run, _ in runs])
-            rows = [_row(run, task) for run, task in runs if run.id in ids]
-            if not rows:
+            wanted = [(run, task) for run, task in runs if run.id not in self._taken_out]
+            if not wanted:
                 return []
             try:
-                await self._inbox.deliver(session, rows)
+                await self._inbox.deliver(session, [_row(run, task) for run, task in wanted])
             except MailboxError as problem:
                 self._hub.trouble("schedule")
-                log.warning("%d tasks of session %s wait for its mailbox: %s", len(rows), session.id, problem)
+                log.warning("%d tasks of session %s wait for its mailbox: %s", len(wanted), session.id, problem)
                 return []
         reach("host.schedule.after_feed")
         self._wake(session)
-        return list(ids)
+        return [run.id for run, _ in wanted]
 
     def _lock(self, session_id: SessionId) -> asyncio.Lock:
         """Putting runs into a session's inbox and taking them out of it exclude each other."""
@@ -226,6 +231,7 @@ class Schedule:
         await self._restore_clock()
         await self.settle()
         if self._claiming is None or self._claiming.done():
+            self._taken_out.clear()
             await self._feed_claimed()
         before = UnixMs(self._hub.clock.now() - round(1000 * KEEP))
         if await self._hub.store.read(tasks.forgettable, before):
@@ -244,6 +250,7 @@ class Schedule:
     async def take_out(self, run: TaskRun, *, go_on: bool = False) -> bool:
         """See `jackfield.host.schedule.withdrawal`."""
         async with self._lock(run.session_id or SessionId("")):
+            self._taken_out.add(run.id)
             out = await take_out(self._hub, self._inbox.use, run, go_on=go_on)
         if out:
             self._nudge()

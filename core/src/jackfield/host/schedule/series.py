@@ -11,7 +11,7 @@ from jackfield.api import TaskChange
 from jackfield.clock import UnixMs
 from jackfield.errors import Conflict, NotFound
 from jackfield.host.hub import Hub
-from jackfield.host.schedule.claiming import enter_run, session_of
+from jackfield.host.schedule.claiming import enter_extra, session_of
 from jackfield.host.schedule.plan import recurrence_of
 from jackfield.host.schedule.wishes import changed
 from jackfield.ids import TaskId, TaskRunId
@@ -150,7 +150,7 @@ class Series:
             session, due_at = session_of(db, task, now), now
             while tasks.has_run(db, id, due_at):
                 due_at = UnixMs(due_at + 1)
-            made = enter_run(db, task, session, due_at, now, extra=True)
+            made = enter_extra(db, task, session, due_at, now)
             if made is None:
                 raise Conflict(f"task {id} is being run already", fix=f"see `jackfield task runs {id}`")
             tasks.change(db, task, replace(task, look_at=None))
