@@ -365,6 +365,23 @@ async def test_a_row_that_was_tampered_with_is_unreadable_and_the_others_are_not
         assert [one.value for one in vault.held] == [None, "value-of-b"]
 
 
+async def test_a_key_that_is_lost_while_it_is_in_use_goes_on_reading_and_writes_nothing(home: Home) -> None:
+    async with opened(home) as vault:
+        await vault.put([new("A", "value-of-a")])
+        home.master_key.rename(home.root / "away")
+        for refused in (vault.put([new("B", "value-of-b")]), vault.rotate()):
+            with pytest.raises(SecretsLocked, match="missing"):
+                await refused
+        assert not home.master_key.exists()
+        await vault.refresh()
+        assert vault.find("A") == "value-of-a"
+        assert "missing" in str(vault.complaints())
+        (home.root / "away").rename(home.master_key)
+        await vault.refresh()
+        assert vault.complaints() == []
+        assert await vault.put([new("B", "value-of-b")]) == [True]
+
+
 # ---- a new key
 
 

@@ -93,11 +93,13 @@ class Vault:
         if found is not None:
             REDACTOR.register(found)
             return found
-        self.require()
         one = global_one(self.held, name)
-        if one is not None and one.value is None:
+        if one is not None and one.value is not None:
+            return one.value
+        self.require()
+        if one is not None:
             raise _unreadable(one)
-        return None if one is None else one.value
+        return None
 
     def given_to(self, group_id: AgentGroupId, mode: Mode) -> dict[str, str]:
         """What a runner of the group is given, by name; one that can't be read is left out, and logged."""
@@ -232,7 +234,7 @@ class Vault:
         self.require()
         if self._sealer is None:
             raise NotFound("there is no secret, so there is no key to replace", fix="the first one makes a key")
-        old = self._sealer.key_id
+        old = (await asyncio.to_thread(self._sealer_or_new)).key_id
         master = await asyncio.to_thread(keyfile.prepare, self._home)
         sealer = Sealer.of(master)
         rows = []
@@ -315,10 +317,10 @@ class Vault:
         return replace(row, sealed=sealer.seal(row, new.value))
 
     def _sealer_or_new(self) -> Sealer:
-        if self._sealer is None:  # no secret yet: any key that lies there will do
-            master = keyfile.read(self._home.master_key) or keyfile.make(self._home)
-            self._sealer = Sealer.of(master)
-        return self._sealer
+        if self._sealer is not None:
+            return fitting(self._home, self._sealer.key_id)  # it may have been lost since it was read
+        master = keyfile.read(self._home.master_key) or keyfile.make(self._home)
+        return Sealer.of(master)  # no secret yet: any key that lies there will do
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         done = await self._store.write(work)
@@ -332,15 +334,17 @@ class Vault:
         await asyncio.to_thread(self._hold, await self._store.read(look))
 
     def _hold(self, stored: _Stored) -> None:
-        self.problem = None
-        self._sealer = None
+        known, self._sealer, self.problem = self._sealer, None, None
+        wanted = stored.key_id or (stored.rows[0].key_id if stored.rows else None)
         try:
-            if stored.rows:
-                self._sealer = fitting(self._home, stored.key_id or stored.rows[0].key_id)
+            if stored.rows and wanted is not None:
+                self._sealer = fitting(self._home, wanted)
             else:
                 keyfile.read(self._home.master_key)  # one that others may read is refused before it is of use
         except SecretsLocked as problem:
             self.problem = problem
+            if known is not None and known.key_id == wanted:
+                self._sealer = known  # the file was lost since: what was read goes on working, until the next start
         held = [
             HeldSecret(row, opened(self._sealer, row), stored.assigned.get(row.id, frozenset())) for row in stored.rows
         ]
