@@ -30,6 +30,7 @@ CREATE_AGENT = "create_agent"
 NAME_LIMIT = 60
 INSTRUCTIONS_LIMIT = 20_000
 """Characters; a person must read them before they say yes."""
+UNISOLATED = ", reached through its maker from everywhere, although nothing may isolate it"
 PARENT = "parent"
 """How a new agent calls the one that asked for it."""
 
@@ -74,7 +75,7 @@ class Creation:
             ApprovalField(label="Name", value=name),
             ApprovalField(label="Instructions", value=instructions.strip() or "(none)"),
             ApprovalField(label="Provider", value=f"{agent.provider} {agent.model or ''}".strip()),
-            ApprovalField(label="Runtime", value=agent.runtime),
+            ApprovalField(label="Runtime", value=agent.runtime + UNISOLATED * agent.allow_unisolated),
             ApprovalField(label="Tools", value=", ".join(folders.TOOLS)),
             ApprovalField(label="May write to", value=f"{parent.name}, who may write to it; nobody else"),
         ]
