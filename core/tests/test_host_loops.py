@@ -71,6 +71,15 @@ def test_a_person_who_pastes_now_and_then_is_no_program() -> None:
     assert {talk.hear(4.0, length=3000 if turn % 5 else 30) for turn in range(60)} == {Word.PASS}
 
 
+def test_who_reads_along_while_an_answer_grows_is_no_program() -> None:
+    """An answer is written for half a minute, and the next message is typed meanwhile."""
+    talk = Talk()
+    for _ in range(40):
+        assert talk.hear(0.5, length=100) is Word.PASS
+        talk.now += 30
+        talk.answer()  # its last part
+
+
 def test_several_messages_before_an_answer_count_as_one() -> None:
     talk = Talk()
     talk.answer()

@@ -92,15 +92,22 @@ class Loops:
 
     def __init__(self) -> None:
         self._said: OrderedDict[Address, float] = OrderedDict()
+        self._answering: set[Address] = set()
         self._paces: OrderedDict[tuple[Address, str], Pace] = OrderedDict()
 
     def say(self, address: Address, now: float) -> None:
-        """Something of ours leaves for that chat."""
+        """Something of ours leaves for that chat, or begins to be shown there.
+
+        Of an answer in several parts, or one that grows while it is written, the beginning counts: people read along.
+        """
         chat = address.chat
+        if chat in self._answering:
+            return
+        self._answering.add(chat)
         self._said[chat] = now
         self._said.move_to_end(chat)
         if len(self._said) > KEPT:
-            self._said.popitem(last=False)
+            self._answering.discard(self._said.popitem(last=False)[0])
 
     def hear(
         self, address: Address, sender: str, *, length: int, marked: bool, now: float, turns: int, rest: float
@@ -111,6 +118,7 @@ class Loops:
         said = self._said.get(chat)
         if said is None or not turns:
             return Word.PASS  # nothing of ours that it could answer
+        self._answering.discard(chat)
         key = (chat, sender)
         pace = self._paces.get(key)
         if pace is None:

@@ -168,6 +168,7 @@ class Streams:
             return None
         live = _Live(key, stream, can)
         self._live[key] = live
+        self._hub.loops.say(address, self._hub.clock.monotonic())
         live.task = self._hub.spawn(self._pump(live), f"stream {session.id}")
         return live
 
