@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from delivery_kit import BOUND, CAPABLE, Bench, FakeChannel, Sent, open_bench
-from jackfield.api import ActionContext, ApprovalField, ApprovalKind, ApprovalTicket
+from jackfield.api import ActionContext, ActionReply, ApprovalField, ApprovalKind, ApprovalTicket
 from jackfield.errors import ChatNotFound
 from jackfield.host.approvals import Answers, Approvals, Showing
 from jackfield.ids import ApprovalId, RequestId, UserId, new_id
@@ -175,7 +175,13 @@ class CardChannel(FakeChannel):
     def __init__(self, clock: Any, can: Capabilities) -> None:
         super().__init__(clock, can)
         self.refuses: set[str] = set()
+        self.unanswerable: Exception | None = None
         self.opened: list[str] = []
+
+    async def answer(self, responder: str, source: MessageRef | None, reply: ActionReply) -> None:
+        if self.unanswerable is not None:
+            raise self.unanswerable
+        await super().answer(responder, source, reply)
 
     async def open_dm(self, person: Person) -> Address:
         self.opened.append(person.handle)

@@ -424,6 +424,34 @@ async def test_a_failed_deed_shows_on_the_card(desk: CardDesk) -> None:
     assert edits[0].text.endswith("✅ Approved by fake:olga\n\n⚠️ It was not done: no space")
 
 
+@pytest.mark.parametrize("problem", [TooLarge("too long"), KeyError("adapter")])
+async def test_a_click_whose_answer_fails_still_changes_the_card(desk: CardDesk, problem: Exception) -> None:
+    await desk.grant("fake:olga")
+    id = await asked(desk)
+    desk.channel.unanswerable = problem
+    assert await desk.click(id) is None
+    edits = [call.text for call in desk.channel.arrived if call.kind == "edit"]
+    assert "✅ Approved by fake:olga" in edits[-1]
+    assert len(desk.done) == 1
+
+
+async def test_a_long_card_is_answered_in_short(tmp_path: Path) -> None:
+    async with open_card_desk(tmp_path / "home", text_limit=200) as desk:
+        await desk.grant("fake:olga")
+        id = await asked(desk, fields=[ApprovalField(label="What", value="word " * 80)])
+        assert len(desk.channel.arrived) > 1
+        told = await desk.click(id)
+        assert told == (True, "**Do act**\n\n✅ Approved by fake:olga")
+        edits = [call for call in desk.channel.arrived if call.kind == "edit"]
+        assert edits[-1].ref is not None and edits[-1].ref.ids == desk_last_part(desk)
+
+
+def desk_last_part(desk: CardDesk) -> tuple[str, ...]:
+    """The ids of the message that had the buttons."""
+    sent = [call for call in desk.channel.arrived if call.kind == "send"]
+    return (f"p-{len(sent)}",)
+
+
 async def test_a_card_that_can_not_be_changed_now_is_mended_later(desk: CardDesk) -> None:
     await desk.grant("fake:olga")
     id = await asked(desk)

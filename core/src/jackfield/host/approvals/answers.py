@@ -115,8 +115,13 @@ class Answers:
         # The same click again, after a crash came between deciding and answering, is the one that counted.
         again = (decided.value, decided.decided_by) == (choice.value, by)
         if counts or again:
-            await self._reply(event, await self._showing.final_text(decided, whole=True), accepted=True)
-            if counts and event.source is not None:
+            parts = [
+                len(card.parts or ())
+                for card in await self._hub.store.read(approval_cards.cards_of, item.id)
+                if card.address.chat == event.address.chat
+            ]
+            text = await self._showing.final_text(decided, whole=parts == [1])
+            if await self._reply(event, text, accepted=True) and event.source is not None:
                 await self._showing.answered(decided, event.address)
         elif decided.state is ApprovalState.PENDING:
             await self._reply(event, "Its time is over.", accepted=False)
@@ -126,20 +131,22 @@ class Answers:
             return decided
         return None
 
-    async def _reply(self, event: ActionInvoked, text: str, *, accepted: bool) -> None:
-        """Tell the clicker, where the channel can; nothing depends on it."""
+    async def _reply(self, event: ActionInvoked, text: str, *, accepted: bool) -> bool:
+        """Tell the clicker, where the channel can.  Whether it did; if not, the card is changed as if by anybody."""
         instance = self._channels.instance(event.address.channel_type, event.address.instance)
         channel = instance.channel if instance is not None else None
         if not isinstance(channel, AnswersClicks) or event.responder is None:
-            return
+            return False
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await channel.answer(event.responder, event.source, ActionReply(text=text, accepted=accepted))
+            return True
         except (ChannelError, MalformedData, TimeoutError) as problem:
             log.info("a click in %s could not be answered: %s", event.address, problem)
         except Exception:
             self._hub.trouble(f"channel {event.address.instance}")
             log.exception("a click in %s could not be answered", event.address)
+        return False
 
     # ---- texts
 
