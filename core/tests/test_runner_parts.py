@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
-from jackfield.clock import SystemClock
+from jackfield.clock import SystemClock, UnixMs
 from jackfield.errors import MailboxError
-from jackfield.ids import AgentGroupId, SessionId
-from jackfield.mailbox import RunnerMailbox, SessionFolder
-from jackfield.models import RunnerPaths, RunnerSpec
+from jackfield.ids import AgentGroupId, InboundId, SessionId, TurnId, new_id
+from jackfield.mailbox import HostMailbox, RunnerMailbox, SessionFolder
+from jackfield.models import AckStatus, InboundKind, InboundRow, RunnerPaths, RunnerSpec, TaskContent
+from jackfield.runner.agent import Agent
+from jackfield.runner.batch import Batch
 from jackfield.runner.bell import Pulse
+from jackfield.runner.intake import Scene, Taken
 from jackfield.runner.mailroom import MailRoom
-from jackfield.runner.scripts import Verdict, check_script, read_verdict
+from jackfield.runner.scripts import Verdict, check_script, check_scripts, read_verdict
 from jackfield.runner.system_prompt import compose
 from jackfield.runner.words import group_words
 from runner_kit import FAMILY, HOME
@@ -73,6 +77,57 @@ async def test_scripts_are_bounded_in_time_and_output(tmp_path: Path) -> None:
     assert await check_script("exit 0\n" + "#" * 500_000, str(tmp_path)) == Verdict(
         False, problem="the script printed nothing"
     )
+
+
+async def test_the_scripts_of_one_batch_run_at_the_same_time(tmp_path: Path) -> None:
+    """A conversation does not wait for ten times thirty seconds."""
+
+    def meets(mine: str, other: str) -> str:
+        return f"touch {mine}; until [ -e {other} ]; do sleep 0.01; done; echo '{{\"wakeAgent\": true}}'"
+
+    rows = [task_row("one", meets("a", "b")), task_row("two", meets("b", "a")), task_row("none", None)]
+    verdicts = await check_scripts(rows, str(tmp_path))
+    assert verdicts == {rows[0].id: Verdict(True), rows[1].id: Verdict(True)}
+
+
+async def test_a_task_that_was_taken_back_before_its_claim_was_on_the_disk_does_not_begin(tmp_path: Path) -> None:
+    """C115: the host withdraws it between the runner's look and its claim."""
+    folder = SessionFolder(tmp_path / "ag" / "ses")
+    folder.create()
+    host, room = HostMailbox(folder), MailRoom(folder, 1, SystemClock())
+    kept, gone = task_row("kept", None), task_row("gone", f"touch {tmp_path}/ran")
+    host.enqueue([kept, gone])
+    await room.open()
+    try:
+        rows = await room.run(lambda mailbox: mailbox.pending(SystemClock().now()))
+        host.withdraw([gone.id])
+        assert host.taken([kept.id, gone.id]) == set(), "so the host says that it will not run"
+        await room.run(lambda mailbox: mailbox.claim(rows, TurnId("trn_1")))
+        agent = Agent.__new__(Agent)
+        agent.mail, agent.spec, agent.clock = (
+            room,
+            replace(SPEC, paths=replace(SPEC.paths, workspace=str(tmp_path))),
+            SystemClock(),
+        )
+        agent.ring = lambda: None  # type: ignore[method-assign]
+        batch = Batch(tuple(rows))
+        taken = Taken(batch, TurnId("trn_1"), Scene((), None), "", False)
+        left = await agent._check_tasks(taken, {})
+        assert left is not None and [row.id for row in left.rows] == [kept.id]
+        assert not (tmp_path / "ran").exists()
+        acks = {ack.message_id: ack.status for ack in host.acks_of([kept.id, gone.id], until=99)}
+        assert acks == {kept.id: AckStatus.PROCESSING, gone.id: AckStatus.RELEASED}
+        assert host.taken([kept.id, gone.id]) == {kept.id}
+        host.put_back([gone.id])
+        assert [row.id for row in await room.run(lambda mailbox: mailbox.pending(SystemClock().now()))] == [gone.id]
+    finally:
+        await room.close()
+        host.close()
+
+
+def task_row(prompt: str, script: str | None) -> InboundRow:
+    content = TaskContent(prompt=prompt, script=script)
+    return InboundRow(id=InboundId(new_id("in")), kind=InboundKind.TASK, content=content, at=UnixMs(0))
 
 
 async def test_nobody_misses_a_beat() -> None:

@@ -78,6 +78,15 @@ def test_several_messages_are_wrapped_and_the_order_is_that_of_seq() -> None:
     assert [child.text for child in elements[1].children] == ["a", "b"]
 
 
+def test_a_task_tells_its_id_its_moment_and_since_when_runs_were_missed() -> None:
+    content = TaskContent(prompt="do it", series_id="tsk_1", missed_from=UnixMs(1_767_600_000_000))
+    (_, element) = parse_prompt(show(row(content, InboundKind.TASK), timezone="Europe/Berlin"))
+    assert element.attributes == {
+        "id": "2", "task": "tsk_1", "from": "home", "time": "Jan 5, 2026, 10:00 PM",
+        "missed_since": "Jan 5, 2026, 9:00 AM",
+    }  # fmt: skip
+
+
 def test_a_chat_without_a_name_is_told_as_unknown() -> None:
     (_, element) = parse_prompt(show(said("x", origin=Address("irc", "net", "#a"))))
     assert element.attributes["from"] == "unknown:irc:#a"

@@ -22,6 +22,8 @@ from jackfield.ids import (
     QuestionId,
     RequestId,
     SessionId,
+    TaskId,
+    TaskRunId,
     TurnId,
     UserId,
     WiringId,
@@ -32,7 +34,9 @@ from jackfield.models import (
     DeliveryState,
     EventState,
     InboundState,
+    RunState,
     SessionMode,
+    TaskRun,
     UnknownSenderPolicy,
 )
 from jackfield.store import (
@@ -49,6 +53,7 @@ from jackfield.store import (
     people,
     questions,
     sessions,
+    tasks,
     wirings,
 )
 from jackfield.store.opening import open_database
@@ -116,6 +121,11 @@ QUESTION = questions.Question(
     id=QuestionId("qst_1"), session_id=SESSION, out_seq=1, address=CHAT, prompt="{}",
     state=questions.QuestionState.DECIDED, value=None, decided_by=None, created_at=NOW, expires_at=None,
     decided_at=None, turn=TurnId("trn_1"),
+)  # fmt: skip
+
+TASK = TaskId("tsk_1")
+RUN = TaskRun(
+    id=TaskRunId("run_1"), task_id=TASK, due_at=NOW, session_id=SESSION, state=RunState.CLAIMED, created_at=NOW
 )  # fmt: skip
 
 HOT: dict[str, Callable[[sqlite3.Connection], object]] = {
@@ -188,6 +198,19 @@ HOT: dict[str, Callable[[sqlite3.Connection], object]] = {
     "chains.bad_ends": lambda db: chains.bad_ends(db, NOW),
     "wirings.may_write_to": lambda db: wirings.may_write_to(db, GROUP, GROUP),
     "dms.find": lambda db: dms.find(db, PERSON, "x", "i"),
+    "tasks.due": lambda db: tasks.due(db, NOW, 10),
+    "tasks.task": lambda db: tasks.task(db, TASK),
+    "tasks.add_runs": lambda db: tasks.add_runs(db, [RUN]),
+    "tasks.is_run": lambda db: tasks.is_run(db, MESSAGE),
+    "tasks.make_room": lambda db: tasks.make_room(db, GROUP, "k", 10),
+    "tasks.of_conversation": lambda db: tasks.of_conversation(db, GROUP, "k", "ag_1 k"),
+    "tasks.open_runs": lambda db: tasks.open_runs(db, TASK),
+    "tasks.open_runs_of_session": lambda db: tasks.open_runs_of_session(db, SESSION),
+    "tasks.end_run": lambda db: tasks.end_run(db, RUN.id, RunState.COMPLETED, NOW),
+    "tasks.runs": lambda db: tasks.runs(db, TASK),
+    "tasks.run_after": lambda db: tasks.run_after(db, NOW),
+    "tasks.count_live": lambda db: tasks.count_live(db, GROUP),
+    "tasks.forgettable": lambda db: tasks.forgettable(db, NOW),
     "groups.agent_group": lambda db: groups.agent_group(db, GROUP),
 }
 
@@ -211,6 +234,7 @@ def test_no_table_is_scanned(db: Explained, name: str) -> None:
         "inbound.open_entries",
         "inbound.due_entries",
         "deliveries.left_open",
+        "tasks.due",
     ],
 )
 def test_nothing_is_sorted_that_an_index_gives_in_order(db: Explained, name: str) -> None:
@@ -237,6 +261,7 @@ def steps_of(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], object
 
 def test_a_hundred_times_as_much_history_and_queue_costs_the_same(tmp_path: Path) -> None:
     names = ["due.next_due", "due.next_due after", "deliveries.next_for", "events.unfinished", "inbound.due_entries"]
+    names.append("tasks.due")
     db = open_database(tmp_path / "state.db", SystemClock(), backups=tmp_path)
     try:
         costs = []
@@ -249,10 +274,11 @@ def test_a_hundred_times_as_much_history_and_queue_costs_the_same(tmp_path: Path
 
 
 def fill(db: sqlite3.Connection, rows: int) -> None:
-    """That many finished events and messages, and a queue that long behind one retry."""
+    """That many finished events, messages and tasks that are not due, and a queue that long behind one retry."""
     db.execute("BEGIN")
-    for table in ("deliveries", "inbound", "events"):
+    for table in ("deliveries", "inbound", "events", "tasks"):
         db.execute(f"DELETE FROM {table}")
+    db.execute("INSERT OR IGNORE INTO agent_groups (id, name, folder, created_at) VALUES ('ag_1', 'a', 'a', 0)")
     deliveries.add(db, [part("dl_0", 0)], start=True, now=NOW)
     deliveries.retry_at(db, DeliveryId("dl_0"), UnixMs(NOW + 1000), "x", None, NOW, counts=True)
     series = f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})"
@@ -269,5 +295,11 @@ def fill(db: sqlite3.Connection, rows: int) -> None:
     db.execute(
         f"{series} INSERT INTO events (id, channel_type, instance, dedupe_key, type, body, state, received_at) "
         "SELECT 'ev_' || i, 't', 'i', i, 'M', '{}', 'routed', 0 FROM n"
+    )
+    db.execute(
+        f"{series} INSERT INTO tasks (id, agent_group_id, session_key, session_mode, prompt, timezone, catch_up, "
+        "state, next_at, look_at, created_at, updated_at) "
+        "SELECT 'tsk_' || i, 'ag_1', 'k' || i % 100, 'shared', '', 'UTC', 'latest', 'active', ?, ?, 0, 0 FROM n",
+        (NOW + 60_000, NOW + 60_000),
     )
     db.execute("COMMIT")

@@ -342,7 +342,8 @@ def runs(db: sqlite3.Connection, task_id: TaskId, limit: int = 50) -> list[RunEn
 
 def run_after(db: sqlite3.Connection, at: UnixMs) -> list[TaskId]:
     """Series of which a run was made after a moment; none but when the clock was set back since."""
-    newest = db.execute("SELECT created_at FROM task_runs ORDER BY id DESC LIMIT 1").fetchone()  # ids are in order
+    # Ids are in the order of the moments at which they were made.
+    newest = db.execute("SELECT created_at FROM task_runs WHERE id = (SELECT max(id) FROM task_runs)").fetchone()
     if newest is None or newest[0] <= at:
         return []
     return [TaskId(row[0]) for row in db.execute("SELECT DISTINCT task_id FROM task_runs WHERE created_at > ?", (at,))]
