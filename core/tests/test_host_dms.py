@@ -58,6 +58,16 @@ async def test_a_chat_is_opened_once_and_known_from_then_on(desk: CardDesk) -> N
     assert (chat.is_group, chat.unknown_sender_policy) == (False, UnknownSenderPolicy.STRICT)
 
 
+async def test_where_names_change_hands_the_channel_is_asked_each_time(tmp_path: Path) -> None:
+    """A nick of yesterday may be somebody else's today."""
+    async with open_card_desk(tmp_path / "home", open_dm=OpenDm.PRIOR_CONTACT) as desk:
+        assert await find(desk) == "dm-olga"
+        desk.channel.refuses.add("olga")
+        await wrote(desk, "alone")
+        assert await find(desk) is None
+        assert desk.channel.opened == ["olga", "olga"]
+
+
 async def test_each_instance_has_a_chat_of_its_own_and_none_stands_in_for_another(desk: CardDesk) -> None:
     assert await find(desk) == "dm-olga"
     assert await find(desk, instance="second") is None

@@ -31,11 +31,14 @@ class DirectChats:
         place = self._channels.instance(channel_type, instance)
         if place is None or place.channel is None or not place.ready.is_set():
             return None
+        # Where a chat is named by what a person is called now, another may be called so tomorrow: only the channel knows,
+        # and asking it costs nothing there.
+        lasting = place.channel.capabilities().open_dm is not OpenDm.PRIOR_CONTACT
         known = await self._hub.store.read(dms.find, user, channel_type, instance)
-        if known is not None:
+        if known is not None and lasting:
             return known
         found = await self._opened(place, user)
-        if found is None:
+        if found is None and lasting:
             handle = user.removeprefix(f"{channel_type}:")
             found = await self._hub.store.read(dms.seen, handle, channel_type, instance)
         if found is not None and place.info is not None and not place.info.local:
