@@ -31,8 +31,8 @@ class DirectChats:
         place = self._channels.instance(channel_type, instance)
         if place is None or place.channel is None or not place.ready.is_set():
             return None
-        # Where a chat is named by what a person is called now, another may be called so tomorrow: only the channel knows,
-        # and asking it costs nothing there.
+        # Where a chat is named by what a person is called now, another may be called so tomorrow: only the channel
+        # knows, and asking it costs nothing there.
         lasting = place.channel.capabilities().open_dm is not OpenDm.PRIOR_CONTACT
         known = await self._hub.store.read(dms.find, user, channel_type, instance)
         if known is not None and lasting:
