@@ -34,6 +34,7 @@ from jackfield.models import (
     ConversationKind,
     EngageMode,
     IgnoredPolicy,
+    Member,
     MessageReceived,
     MessageRef,
     OutMessage,
@@ -429,6 +430,42 @@ async def test_what_changed_meanwhile_counts_when_the_message_is_routed_again(tm
         await door.decide("allow")
         assert await door.inboxes() == ["queued hello both"]
         assert await door.bench.hub.store.read(people.members, other.id) == []
+
+
+async def test_a_command_that_lets_somebody_in_takes_the_question_back(tmp_path: Path) -> None:
+    """What waited is answered then, and the card asks nobody any more."""
+    async with a_door(tmp_path / "home") as door:
+        await door.wire(door.bench.group, policy=ASKS)
+        await door.say("let me in")
+        await door.say("me too", sender="bob")
+        await door.registration.reconsider()
+        assert len(await door.pending()) == 2 and await door.inboxes() == []
+        now, user = door.bench.clock.now(), UserId("fake:ann")
+
+        def add(db: Any) -> None:
+            people.ensure_user(db, user, "fake", None, now)
+            people.add_member(db, Member(user_id=user, agent_group_id=door.bench.group.id, added_by=None, added_at=now))
+
+        await door.bench.hub.store.write(add)
+        await door.registration.reconsider()
+        assert await door.inboxes() == ["queued let me in"]
+        (left,) = await door.pending()
+        (chat,) = await door.bench.hub.store.read(chats.messaging_groups)
+        await door.bench.hub.store.write(chats.set_policy, chat.id, UnknownSenderPolicy.PUBLIC)
+        await door.registration.reconsider()
+        await door.settled()
+        assert (await door.approvals.get(left.id)).state is ApprovalState.CANCELLED
+        assert await door.inboxes() == ["queued let me in", "queued me too"]
+
+
+async def test_a_chat_that_the_operator_wires_is_asked_about_no_more(tmp_path: Path) -> None:
+    async with a_door(tmp_path / "home") as door:
+        await door.say("hello")
+        await door.wire(door.bench.group, policy=UnknownSenderPolicy.PUBLIC)
+        (chat,) = await door.bench.hub.store.read(chats.messaging_groups)
+        await door.bench.hub.store.write(chats.set_policy, chat.id, UnknownSenderPolicy.PUBLIC)
+        await door.registration.reconsider()
+        assert await door.pending() == [] and await door.inboxes() == ["queued hello"]
 
 
 # ---- new chats

@@ -53,7 +53,7 @@ from jackfield.models import (
     Session,
     SessionStatus,
 )
-from jackfield.store import inbound, wirings
+from jackfield.store import due, inbound, wirings
 
 __all__ = ["LiveHost"]
 
@@ -210,6 +210,7 @@ class LiveHost:
                 self.retention.sweep,
             ),
             soonest=self.supervisor.soonest,
+            set_back=self._clock_set_back,
         )
 
     # ---- life
@@ -278,6 +279,10 @@ class LiveHost:
         self.nudge()
         log.info("the configuration was read again")
         return {"channels": [instance.name for instance in self.channels.all()], "problems": list(self.problems())}
+
+    async def _clock_set_back(self, seconds: float) -> None:
+        log.warning("the clock was set back by %.0f s; what waits for a moment waits no longer for that", seconds)
+        await self.hub.store.write(due.move, round(-seconds * 1000), self.hub.clock.now())
 
     def reload_soon(self) -> None:
         """For SIGHUP."""
@@ -441,6 +446,9 @@ class LiveHost:
         for session_id in list(self.supervisor.runners):
             self._ring(session_id)
             self.supervisor.ring(session_id)
+
+    async def reconsider(self) -> None:
+        await self.registration.reconsider()
 
     # ---- the control socket
 

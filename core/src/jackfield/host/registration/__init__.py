@@ -30,4 +30,5 @@ class Registration:
         strangers = Strangers(hub, channels, approvals, retake=retake, project=project)
         self.ask = strangers.ask
         self.sweep = strangers.sweep
+        self.reconsider = strangers.reconsider
         self.claimed = Claiming(hub, say=say).claimed

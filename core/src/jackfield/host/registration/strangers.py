@@ -14,9 +14,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+from jackfield.api import ApprovalState
 from jackfield.clock import UnixMs
 from jackfield.errors import Conflict, MalformedData
-from jackfield.host.approvals import Approvals, Decision, HostKind
+from jackfield.host import access
+from jackfield.host.approvals import LOCAL_OPERATOR, Approvals, Decision, HostKind
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
 from jackfield.host.registration.cards import (
@@ -45,6 +47,7 @@ from jackfield.models import (
 )
 from jackfield.store import approvals as store_approvals
 from jackfield.store import chats, denials, events, groups, people, wirings
+from jackfield.store.approvals import Via
 
 __all__ = ["CHAT", "PENDING_IN_CHAT", "SENDER", "Strangers"]
 
@@ -273,6 +276,19 @@ class Strangers:
 
     # ---- what was never decided
 
+    async def reconsider(self) -> None:
+        """The operator let somebody in, or wired a chat: take back the questions that this answers, and route what
+        waits for them."""
+        items = await self._hub.store.read(store_approvals.approvals, ApprovalState.PENDING, 10_000)
+        answered = [one for one in items if one.kind in (SENDER, CHAT)]
+        for item in answered:
+            if await self._hub.store.write(_reopen_if_answered, item.kind, json.loads(item.payload)):
+                await self._approvals.cancel(
+                    item.id, LOCAL_OPERATOR, Via.CLI, note="the operator settled it by a command"
+                )
+        if answered:
+            await self._retake()
+
     async def sweep(self) -> None:
         """Take the words away of messages whose question expired or was cancelled."""
         now = self._hub.clock.now()
@@ -280,6 +296,24 @@ class Strangers:
             await self._hub.store.write(_forget_undecided, UnixMs(now - SETTLING))
         if await self._hub.store.read(denials.any_old, now):
             await self._hub.store.write(denials.forget_old, now)
+
+
+def _reopen_if_answered(db: sqlite3.Connection, kind: str, payload: dict[str, Any]) -> bool:
+    """Whether nobody need be asked any more; then what waits goes on."""
+    chat = chats.messaging_group(db, MessagingGroupId(payload["chat"]))
+    wired = [] if chat is None else [one.agent_group_id for one in wirings.wirings_of_chat(db, chat.id)]
+    answered = chat is None or bool(wired)
+    if kind == SENDER and chat is not None and chat.unknown_sender_policy is not UnknownSenderPolicy.PUBLIC:
+        user = UserId(payload["user"])
+        known, roles = people.user(db, user) is not None, people.roles_of(db, user)
+        answered = all(
+            access.can_access(known, roles, people.is_member(db, group, user), group).allowed
+            for group in wired
+            if group in payload["groups"]
+        )
+    if answered:
+        events.reopen_kept(db, EventId(payload["event"]))
+    return answered
 
 
 def _is_addressed(event: MessageReceived) -> bool:

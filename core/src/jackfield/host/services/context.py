@@ -77,6 +77,10 @@ class Live(Protocol):
         """Channels, runners, queues, troubles: for `status`."""
         ...
 
+    async def reconsider(self) -> None:
+        """People were let in, or chats were wired: take back the questions that this answers."""
+        ...
+
     async def project(self, group_id: AgentGroupId) -> None:
         """Show the group's destinations to its live runners."""
         ...
@@ -117,6 +121,11 @@ class ServiceContext:
         """
         async with self._making:
             return await in_thread(self.launcher.runtime, name)
+
+    async def reconsider(self) -> None:
+        """See `Live.reconsider`; without a host the questions stay until somebody decides them."""
+        if self.live is not None:
+            await self.live.reconsider()
 
     @property
     def running(self) -> Live:

@@ -253,6 +253,7 @@ async def chat_set(context: ServiceContext, args: Args) -> dict[str, Any]:
             chats.rename_chat(db, chat.id, name)
 
     await context.hub.store.write(change)
+    await context.reconsider()
     changed = await context.hub.store.read(chats.messaging_group, chat.id)
     return chat_json(changed or chat)
 
@@ -338,6 +339,7 @@ async def wire_add(context: ServiceContext, args: Args) -> dict[str, Any]:
     added, doubled = await context.hub.store.write(add)
     if context.live is not None:
         await context.live.project(group.id)
+    await context.reconsider()
     return {"wiring": added, "warnings": warnings + doubled}
 
 

@@ -179,7 +179,9 @@ async def owner_add(context: ServiceContext, args: Args) -> dict[str, Any]:
         people.grant(db, role)
         return True
 
-    return role_json(role) | {"changed": await context.hub.store.write(add)}
+    changed = await context.hub.store.write(add)
+    await context.reconsider()
+    return role_json(role) | {"changed": changed}
 
 
 @operation("owner.remove")
@@ -232,6 +234,7 @@ async def admin_add(context: ServiceContext, args: Args) -> dict[str, Any]:
         return people.grant(db, role)
 
     changed = await context.hub.store.write(add)
+    await context.reconsider()
     return role_json(role) | {"group": None if group is None else group.folder, "changed": changed}
 
 
@@ -268,7 +271,9 @@ async def member_add(context: ServiceContext, args: Args) -> dict[str, Any]:
         people.add_member(db, member)
         return True
 
-    return member_json(member, group) | {"changed": await context.hub.store.write(add)}
+    changed = await context.hub.store.write(add)
+    await context.reconsider()
+    return member_json(member, group) | {"changed": changed}
 
 
 @operation("member.remove")
