@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from jackfield.host.control import Client
 
 from tests.conftest import MakeExchange
 from tests.harness.exchange import BOUND, Exchange, prepared
+from tests.harness.lines import TelegramLine
+from tests.harness.town import Town
 
 DESK = "desk"
 """Where the owner sits alone with the bot."""
@@ -196,6 +198,54 @@ def test_a_click_on_a_card_of_the_hosts_earlier_life_counts(exchange: Exchange) 
     assert until_finished(exchange, id)["outcome"] == "done"
     assert deeds(exchange).count("kappa") == 1
     assert sum(one.get("prompt") == id for one in exchange.sent(DESK)) == 1
+
+
+class NoHomeserver:
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def test_a_card_on_telegram_goes_to_the_owner_and_is_decided_by_its_button(make_exchange: MakeExchange) -> None:
+    """A chat that nobody opened, a button of a bot, and the card in its final state."""
+    exchange = settle(make_exchange(plugins=("gated",)))
+    line = TelegramLine("tg")
+    town = Town(exchange, [line], cast(Any, NoHomeserver()))
+    exchange.op("owner.remove", user="postbox:olga")
+    exchange.op("owner.add", user="telegram:11", name="Olga")
+    try:
+        town.open()
+        exchange.op("wire.add", chat="telegram:tg:12", group="andy", engage="always", policy="public")
+        town.start()
+        arguments = json.dumps({"what": "omega"})
+        town.do(line.fake.say(f"mock: tool deploy {arguments} mock: say omega {{result}}", chat=12, sender=12))
+
+        def buttons() -> list[tuple[int, str, str]]:
+            return [
+                (number, one["callback_data"], message.get("text", ""))
+                for (chat, number), message in line.fake.messages.items()
+                if chat == 11
+                for row in message.get("reply_markup", {}).get("inline_keyboard", ())
+                for one in row
+            ]
+
+        exchange.wait_for(buttons, "the card in the owner's chat")
+        number, data, text = buttons()[0]
+        assert "omega" in text and [one[1][-1] for one in buttons()] == ["0", "1"]
+        (waiting,) = exchange.op("approval.list")
+        town.do(line.fake.click(11, number, data, by=12))
+        town.do(line.fake.say(data, chat=11, sender=11))
+        town.do(line.fake.click(11, number, data, by=11))
+        found = until_finished(exchange, waiting["id"])
+        assert (found["outcome"], found["decided_by"], found["via"]) == ("done", "telegram:11", "card")
+        exchange.wait_for(
+            lambda: "omega is deployed" in line.fake.messages[11, number].get("text", "") and not buttons(),
+            f"the card's end, got {line.fake.messages[11, number]}",
+        )
+    finally:
+        exchange.stop()
+        town.close()
+    assert deeds(exchange) == ["omega"]
 
 
 @pytest.mark.parametrize(
