@@ -207,6 +207,12 @@ def test_a_runner_without_a_heartbeat_is_as_old_as_its_start() -> None:
     assert judge(seen(heartbeat_at=after(1000)), after(2000)) is None
 
 
+def test_a_heartbeat_from_the_future_is_no_sign_of_life() -> None:
+    """The clock was set back; else a runner that hangs would be found a day later only."""
+    assert judge(seen(heartbeat_at=after(86_400)), after(1801)) == Silent(1801)
+    assert judge(seen(heartbeat_at=after(1830)), after(1801)) is None
+
+
 def test_an_announced_wait_is_no_silence() -> None:
     """C097."""
     waiting = seen(state=RunnerState(waiting_until=after(2400), waiting_for="provider"), claims=[claim(NOW + 1)])

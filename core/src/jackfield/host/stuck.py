@@ -10,6 +10,9 @@ from jackfield.models import Ack, AckStatus, RunnerState
 
 __all__ = ["Observed", "Silent", "StuckClaim", "judge"]
 
+_AHEAD = 60_000
+"""Milliseconds that a runner's clock may be ahead of the host's."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
@@ -46,14 +49,16 @@ class StuckClaim:
 def judge(seen: Observed, now: UnixMs) -> Silent | StuckClaim | None:
     """Why the runner should be stopped, or None.  Exactly at a threshold is fine.
 
-    - A runner without a heartbeat is as old as its start (C095); a heartbeat from before the start is another's.
+    - A runner without a heartbeat is as old as its start (C095); a heartbeat from before the start is another's, and
+      one from the future is from before the clock was set back.
     - A wait that it announced (`waiting_until`) is no silence before its end (C097), nor is a running tool before the
       deadline that was declared for it.
     """
     if seen.state.waiting_until is not None and now <= seen.state.waiting_until:
         return None
     declared = _declared(seen.state)
-    alive_at = max(seen.started_at, seen.heartbeat_at or 0, seen.state.waiting_until or 0)
+    heartbeat = seen.heartbeat_at if seen.heartbeat_at is not None and seen.heartbeat_at <= now + _AHEAD else 0
+    alive_at = max(seen.started_at, heartbeat, seen.state.waiting_until or 0)
     silent = (now - alive_at) / 1000
     if silent > max(seen.silent_ceiling, declared):
         return Silent(silent)

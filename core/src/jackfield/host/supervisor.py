@@ -20,6 +20,7 @@ from jackfield.errors import JackfieldError, MailboxDamaged, MailboxError, Malfo
 from jackfield.host import stuck
 from jackfield.host.hub import Hub
 from jackfield.host.launching import Launcher, Refused
+from jackfield.host.wall_clock import WallClock
 from jackfield.ids import AgentGroupId, SessionId
 from jackfield.mailbox import HostBell, SessionFolder
 from jackfield.models import MAILBOX_FORMAT, RUNNER_PROTOCOL, Session
@@ -497,9 +498,14 @@ class Supervisor:
     # ---- watching
 
     async def _watching(self) -> None:
+        wall = WallClock(self._hub.clock)
         while True:
             await self._hub.clock.sleep(WATCH_EVERY)
             self._fill()
+            if moved := wall.jumped():
+                log.info("the clock was moved by %.0f s; signs of life count from now", moved)
+                for runner in self._runners.values():
+                    runner.started_at = self._hub.clock.now()
             for runner in list(self._runners.values()):
                 try:
                     await self._look_at(runner)

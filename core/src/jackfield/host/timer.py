@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from jackfield.clock import UnixMs
 from jackfield.errors import JackfieldError
 from jackfield.host.hub import Hub
+from jackfield.host.wall_clock import WallClock
 from jackfield.store import due
 
 __all__ = ["DueTimer"]
@@ -28,6 +30,7 @@ class DueTimer:
     """Calls every `due` function when something is due, and every `sweep` function each minute.
 
     A function that raises is logged and counted; the others still run, and it is called again the next time.
+    `set_back` is told the seconds by which somebody set the wall clock back: what waits would wait so much longer.
     """
 
     def __init__(
@@ -37,11 +40,13 @@ class DueTimer:
         due: Sequence[Callable[[], Awaitable[None]]],
         sweep: Sequence[Callable[[], Awaitable[None]]],
         soonest: Callable[[], float | None] = lambda: None,
+        set_back: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:
         self._hub = hub
         self._due = due
         self._sweep = sweep
         self._soonest = soonest
+        self._set_back = set_back
         self._nudged = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.rounds = 0
@@ -61,8 +66,11 @@ class DueTimer:
     async def _run(self) -> None:
         clock = self._hub.clock
         swept = clock.monotonic()
+        wall = WallClock(clock)
         while True:
             self._nudged.clear()
+            if (moved := wall.jumped()) < 0:
+                await self._call([partial(self._set_back, -moved)] if self._set_back is not None else [])
             wait = SWEEP - (clock.monotonic() - swept)
             next_due = await self._next_due()
             if next_due is not None:

@@ -6,7 +6,7 @@ import sqlite3
 
 from jackfield.clock import UnixMs
 
-__all__ = ["next_due"]
+__all__ = ["move", "next_due"]
 
 # Each line is the first entry of one index.
 _NEXT = """SELECT
@@ -32,3 +32,21 @@ def next_due(db: sqlite3.Connection, after: UnixMs | None = None) -> UnixMs | No
     """
     row = db.execute(_NEXT, (-1 if after is None else after,)).fetchone()
     return min((UnixMs(at) for at in row if at is not None), default=None)
+
+
+_MOVED = (
+    ("inbound", "next_try_at"),
+    ("deliveries", "next_try_at"),
+    ("deliveries", "head_at"),
+    ("questions", "expires_at"),
+    ("sessions", "parked_until"),
+    ("parked_scopes", "until"),
+)
+"""Ends of waits that were counted from when they began.  A schedule's moments, and an approval's end, are
+told to people as times of day and stay."""
+
+
+def move(db: sqlite3.Connection, milliseconds: int, now: UnixMs) -> None:
+    """The clock was moved by so much: what waits goes on waiting as long as it would have."""
+    for table, column in _MOVED:
+        db.execute(f"UPDATE {table} SET {column} = {column} + ?1 WHERE {column} > ?2", (milliseconds, now))
