@@ -307,3 +307,23 @@ def test_packages_that_are_recorded_but_not_there_are_told_to_agent_and_operator
     change_agent(exchange, ', "yt-dlp"]\napt = ["no-such-jq"]', "]", "berta")
     exchange.op("group.packages.rebuild", group="berta")
     assert not any(exchange.op("group.packages.list", group="berta")["missing"].values())
+
+
+def test_the_doctor_tries_the_servers_and_misses_packages(berta: Exchange) -> None:
+    def findings(check: str) -> list[tuple[str, str]]:
+        return [(one["level"], one["text"]) for one in berta.op("doctor.check", name=check)]
+
+    add(berta, pip=["tiny"])
+    for name, settings in (
+        ("good", {"command": "tiny-mcp"}),
+        ("bad", {"command": "no-such-program"}),
+        ("keyed", {"command": "no-such-program", "env": {"KEY": "secret:NOBODYS"}}),
+    ):
+        berta.op("group.mcp.add", group="berta", name=name, settings=settings)
+    assert findings("reach:berta") == [
+        ("warning", "MCP servers: bad does not work: there is no program 'no-such-program'")
+    ]
+    berta.op("group.mcp.remove", group="berta", name="bad")
+    assert [level for level, _ in findings("reach:berta")] == ["ok"]
+    change_agent(berta, 'pip = ["tiny"]', 'pip = ["tiny", "other"]', "berta")
+    assert ("warning", "recorded packages are not installed: pip: other") in findings("agent:berta")

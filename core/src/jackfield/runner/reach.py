@@ -25,6 +25,7 @@ from jackfield.mailbox import SessionFolder
 from jackfield.mailbox.doorbell import RunnerBell
 from jackfield.mailbox.runner import RunnerMailbox
 from jackfield.models import ActionRequest, OutboundKind, OutboundRow, RunnerSpec
+from jackfield.runner.environment import add_packages
 
 __all__ = ["ACTION", "main"]
 
@@ -33,6 +34,7 @@ ACTION = "reach"
 _BELL = 5.0
 _ENDPOINT = 10.0
 _PROVIDER = 20.0
+_SERVER = 20.0
 _HELLO = (
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
     b'"clientInfo":{"name":"doctor","version":"1"}}}\n'
@@ -52,6 +54,7 @@ async def _report(folder: SessionFolder, forbidden: dict[str, list[str]]) -> dic
         "files": lambda: asyncio.to_thread(_files, folder, spec),
         "forbidden": lambda: asyncio.to_thread(_forbidden, folder, spec, forbidden),
         "tools": _tools,
+        "servers": lambda: _servers(spec),
         "engine": lambda: _engine(spec),
     }
     return {name: await _proved(proof) for name, proof in proofs.items()}
@@ -159,6 +162,30 @@ def _connects(path: str) -> bool:
         line.connect(path)
         return True
     return False
+
+
+async def _servers(spec: RunnerSpec) -> str:
+    """Each MCP server of the group starts and lists its tools.  Those that need a secret are left alone: this trial has
+    none."""
+    if not spec.servers:
+        return "there are none"
+    from jackfield.models.secret_references import secrets_named
+    from jackfield.runner.servers import ServerFailed, try_server
+
+    async def tried(name: str) -> tuple[bool, str]:
+        server = spec.servers[name]
+        if secrets_named([*server.env.values(), *server.headers.values()]):
+            return True, f"{name} needs a secret and was not tried"
+        try:
+            return True, f"{name} offers {await try_server(name, server, spec, _SERVER)} tools"
+        except ServerFailed as problem:
+            return False, f"{name} does not work: {problem}"
+
+    add_packages(os.environ, spec.package_folders)
+    results = await asyncio.gather(*(tried(name) for name in spec.servers))
+    if not all(works for works, _ in results):
+        raise _Unproved("; ".join(said for works, said in results if not works))
+    return "; ".join(said for _, said in results)
 
 
 async def _tools() -> str:

@@ -218,6 +218,10 @@ async def _agent(context: ServiceContext, folder: str) -> list[Finding]:
         and not (hub.home.groups / folder / "CLAUDE.md").is_file()
     ):
         findings.append(warning(check, "it has no AGENTS.md, so it knows nothing of itself", "write one in its folder"))
+    _, missing = await context.workshop.packages(group.id)
+    if missing.count:
+        text = f"recorded packages are not installed: {missing}"
+        findings.append(warning(check, text, f"`jackfield group packages rebuild {folder}`"))
     installed = {(info.kind, info.name): info for info in await in_thread(hub.plugins.listing)}
     info = installed.get((Kind.PROVIDER, agent.provider))
     if info is None or info.broken is not None:

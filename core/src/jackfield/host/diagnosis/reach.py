@@ -41,6 +41,7 @@ TITLES = {
     "files": "workspace",
     "forbidden": "walls",
     "tools": "tools",
+    "servers": "MCP servers",
     "engine": "provider",
 }
 FIXES = {
@@ -49,6 +50,7 @@ FIXES = {
     "files": "check who owns the folders of the group, `ls -ln` its folder",
     "forbidden": "set `isolation` in [runtimes.process] no lower than this machine can, or use another runtime",
     "tools": "allow loopback connections or local sockets in the runtime's sandbox",
+    "servers": "see `jackfield group mcp list`: is what its command names installed, and its address right?",
     "engine": "see the provider's page in the docs; `jackfield plugin doctor` tries the plugin itself",
 }
 
@@ -138,7 +140,7 @@ def judge(check: str, reach: Reach) -> list[Finding]:
         if proof.get("ok") is True:
             continue
         fix = proof.get("fix") or FIXES[name]
-        if name == "doorbell" or (name == "forbidden" and not confined):
+        if name in ("doorbell", "servers") or (name == "forbidden" and not confined):
             findings.append(warning(check, text, fix))
         else:
             findings.append(error(check, text, fix))

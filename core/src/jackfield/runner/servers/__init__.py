@@ -20,10 +20,11 @@ from jackfield.models.secret_references import NoSecret, resolved
 from jackfield.runner.board import Board
 from jackfield.runner.environment import server_environment
 from jackfield.runner.servers.catalog import Offered
+from jackfield.runner.servers.peer import Peer
 from jackfield.runner.servers.server import Server
 from jackfield.runner.servers.wires import ServerFailed, StdioWire, Wire
 
-__all__ = ["SETTLE_SECONDS", "Servers"]
+__all__ = ["SETTLE_SECONDS", "ServerFailed", "Servers", "reach", "try_server"]
 
 SETTLE_SECONDS = 10.0
 """How long a conversation waits for servers that are being started; those that take longer join a later turn."""
@@ -50,7 +51,7 @@ class Servers:
         self._on_call = on_call
         self._told: set[str] = set()
         self._servers = {
-            name: Server(name, partial(self._reach, name, server), clock, on_change=self._changed)
+            name: Server(name, partial(reach, name, server, spec, secrets), clock, on_change=self._changed)
             for name, server in sorted(spec.servers.items())
         }
         self._tools: list[External] | None = []
@@ -101,22 +102,6 @@ class Servers:
         self._tools = None
         self.version += 1
 
-    # ---- what their tools and their starts need
-
-    async def _reach(self, name: str, server: ExternalServer) -> Wire:
-        """Raises:
-        ServerFailed: it can't be started, or nothing here can speak with it.
-        """
-        try:
-            if server.url:
-                headers = {key: resolved(value, self._secrets) for key, value in server.headers.items()}
-                return await _connect(server.url, headers)
-            environment = server_environment(server, os.environ, self._spec.package_folders, self._secrets)
-        except NoSecret as problem:
-            raise ServerFailed(str(problem)) from problem
-        cwd = os.path.join(self._spec.paths.workspace, server.cwd)  # noqa: PTH118 - a text for another program
-        return await StdioWire.open(name, server.command, environment, cwd)
-
     async def call(self, server: Server, tool: Offered, arguments: dict[str, Any]) -> ToolResult:
         self._on_call()
         self._board.did(ActivityKind.MCP_CALL, tool.name, ", ".join(arguments))
@@ -155,6 +140,41 @@ class External:
 
     async def call(self, arguments: dict[str, Any]) -> ToolResult:
         return await self._servers.call(self._server, self._offered, arguments)
+
+
+async def reach(name: str, server: ExternalServer, spec: RunnerSpec, secrets: Mapping[str, str]) -> Wire:
+    """Start a server's program, or connect to it.
+
+    Raises:
+        ServerFailed: it can't be started, or nothing here can speak with it.
+    """
+    try:
+        if server.url:
+            return await _connect(server.url, {key: resolved(value, secrets) for key, value in server.headers.items()})
+        environment = server_environment(server, os.environ, spec.package_folders, secrets)
+    except NoSecret as problem:
+        raise ServerFailed(str(problem)) from problem
+    cwd = os.path.join(spec.paths.workspace, server.cwd)  # noqa: PTH118 - a text for another program
+    return await StdioWire.open(name, server.command, environment, cwd)
+
+
+async def try_server(name: str, server: ExternalServer, spec: RunnerSpec, seconds: float) -> int:
+    """Whether it works, without its secrets: how many tools it offers.
+
+    Raises:
+        ServerFailed: it does not, for the reason that the message gives.
+    """
+    peer: Peer | None = None
+    try:
+        async with asyncio.timeout(seconds):
+            peer = Peer(name, await reach(name, server, spec, {}), lambda: None)
+            await peer.start()
+            return len((await peer.tools()).tools)
+    except TimeoutError:
+        raise ServerFailed(f"it was not ready within {seconds:g} s") from None
+    finally:
+        if peer is not None:
+            await peer.close()
 
 
 async def _connect(url: str, headers: Mapping[str, str]) -> Wire:
