@@ -13,7 +13,7 @@ from jackfield.models import ChannelState, ChannelStatus
 from jackfield.testing.clock import ManualClock
 from jackfield.testing.waiting import let_run, soon
 from jackfield_channel_kit.reconnect import Watchdog, backoff, supervise
-from jackfield_channel_kit.selfguard import LoopBreaker, SelfGuard
+from jackfield_channel_kit.selfguard import SelfGuard
 
 Ready = Callable[[], None]
 
@@ -200,23 +200,3 @@ def test_with_a_shared_account_the_marker_decides() -> None:
     assert guard.is_own("octo", "m2", "Done. <!-- jackfield -->")
     assert not guard.is_own("octo", "m3", "please look at this")
     assert not guard.is_own("octo", "m4")
-
-
-async def test_bots_have_a_share_in_each_chat_until_a_person_speaks() -> None:
-    """C228: bot X replies 20 times; C230: 100 events in a minute."""
-    clock = ManualClock()
-    breaker = LoopBreaker(5, 60, clock)
-    assert [breaker.allows("a", from_bot=True) for _ in range(20)] == [True] * 5 + [False] * 15
-    assert breaker.allows("b", from_bot=True)
-    assert breaker.allows("a", from_bot=False)
-    assert [breaker.allows("a", from_bot=True) for _ in range(100)].count(True) == 5
-    await clock.advance(60)
-    assert breaker.allows("a", from_bot=True)
-
-
-def test_the_memory_of_chats_is_bounded() -> None:
-    breaker = LoopBreaker(1, 60, ManualClock())
-    for number in range(1500):
-        assert breaker.allows(str(number), from_bot=True)
-    assert not breaker.allows("1499", from_bot=True)
-    assert breaker.allows("0", from_bot=True)

@@ -1,20 +1,15 @@
-"""Echoes and loops: what came from ourselves, and when bots talk among themselves (C226 to C232).
+"""Echoes: what came from ourselves (C226 to C232).
 
-Both are memories of one channel instance, bounded, and gone with it: the core drops what the adapter marks `is_self`,
-and what was sent in an earlier life is known by its sender.
+A memory of one channel instance, bounded, and gone with it: the core drops what the adapter marks `is_self`, and what
+was sent in an earlier life is known by its sender.  Programs that answer each other without end are the core's matter.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable
 
-from jackfield.clock import Clock
-
-__all__ = ["LoopBreaker", "SelfGuard"]
-
-CHATS = 1000
-"""How many chats a `LoopBreaker` keeps in mind."""
+__all__ = ["SelfGuard"]
 
 
 class SelfGuard:
@@ -45,34 +40,3 @@ class SelfGuard:
         if self.marker is None:
             return sender_id in self.ids
         return text is not None and self.marker in text
-
-
-class LoopBreaker:
-    """Counts messages of bots in each chat since a person last wrote there; `limit` of them may come within `window`
-    seconds."""
-
-    def __init__(self, limit: int, window: float, clock: Clock) -> None:
-        self._limit = limit
-        self._window = window
-        self._clock = clock
-        self._heard: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def allows(self, chat: str, *, from_bot: bool) -> bool:
-        """Count a message; False when the bots of this chat had their share and nobody else spoke (C228).
-
-        A person's message is always allowed and gives the bots a new share.
-        """
-        if not from_bot:
-            self._heard.pop(chat, None)
-            return True
-        now = self._clock.monotonic()
-        times = self._heard.setdefault(chat, deque())
-        self._heard.move_to_end(chat)
-        while len(self._heard) > CHATS:
-            self._heard.popitem(last=False)
-        while times and times[0] <= now - self._window:
-            times.popleft()
-        if len(times) >= self._limit:
-            return False
-        times.append(now)
-        return True
