@@ -460,6 +460,14 @@ match sys.argv[1]:
         home.put_in_place = die
     case "after the swap":
         home.put_in_place = after(home.put_in_place)
+    case "before the host knows":
+        from jackfield.host.archive import group
+        group.put_in_place = after(group.put_in_place)
+    case "after the host knows":
+        from jackfield.cli import transfer
+        from jackfield.host.archive import group
+        real = transfer.call
+        transfer.call = lambda op, **more: (real(op, **more), op == "group.import" and die())[0]
 main(sys.argv[2:])
 """
 
@@ -554,6 +562,24 @@ def test_an_agent_moves_to_another_home_with_what_it_knows(make_exchange: MakeEx
     told = other.json("group", "import", str(path), "--as", "cleo")
     assert told["hints"] == []
     assert (other.home.groups / "cleo" / "workspace" / "draft.txt").read_text() == "work"
+
+
+@pytest.mark.parametrize(("moment", "known"), [("before the host knows", False), ("after the host knows", True)])
+def test_an_import_that_is_killed_is_there_whole_or_can_be_made_again(
+    exchange: Exchange, moment: str, known: bool
+) -> None:
+    path = exchange.root / "andy.tar.gz"
+    exchange.run("group", "export", "andy", str(path))
+    command = ["group", "import", str(path), "--as", "bea"]
+    done = subprocess.run([sys.executable, "-c", KILLED, moment, *command], env=exchange.env(), timeout=BOUND)
+    assert done.returncode == -signal.SIGKILL
+    assert any(group["folder"] == "bea" for group in exchange.op("group.list")) is known
+    if known:
+        assert refused(exchange, *command)[0] == 4
+    else:
+        exchange.run(*command)
+        assert sorted(path.name for path in exchange.home.groups.iterdir()) == ["andy", "bea"]
+    assert exchange.op("group.show", name="bea")["accepted"] is False
 
 
 def test_an_import_of_something_else_leaves_no_trace(exchange: Exchange, archive: Path) -> None:

@@ -63,7 +63,11 @@ def import_group(file: Path, folder: str | None, wire: bool) -> None:
 
     home = current().home.require()
     done = unpack_group(
-        file.absolute(), home, folder, lambda chosen, name: call("group.import", folder=chosen, name=name)
+        file.absolute(),
+        home,
+        folder,
+        register=lambda chosen, name: call("group.import", folder=chosen, name=name),
+        known=lambda chosen: any(group["folder"] == chosen for group in call("group.list")),
     )
     wired, failed = _wire(done.folder, done.hints) if wire else ([], [])
     place = home.groups / done.folder

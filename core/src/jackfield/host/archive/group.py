@@ -18,12 +18,14 @@ from jackfield.host.archive.gathering import Gatherer
 from jackfield.host.archive.manifest import Manifest
 from jackfield.host.archive.swapping import put_in_place, sync_tree
 from jackfield.host.archive.unpacking import room_at, unpack, verify
-from jackfield.host.archive.writing import ArchiveWriter, held
+from jackfield.host.archive.writing import ArchiveWriter, held, remove_tree
 from jackfield.models import valid_folder
 
 __all__ = ["Imported", "export", "unpack_group"]
 
 HINTS = "wirings.json"
+_UNFINISHED = ".importing"
+"""Lies in a group's folder until the host knows the group."""
 _HINT_LIMIT = 1 << 20
 _KEPT = ("chat", "engage", "pattern", "scope", "ignored", "session", "priority")
 """What is told of a wiring: nothing of who writes there."""
@@ -81,9 +83,12 @@ class Imported:
     hints: tuple[dict[str, Any], ...]
 
 
-def unpack_group(path: Path, home: Home, folder: str | None, register: Callable[[str, str], object]) -> Imported:
+def unpack_group(
+    path: Path, home: Home, folder: str | None, register: Callable[[str, str], object], known: Callable[[str], bool]
+) -> Imported:
     """Put an exported group into this home, under another folder's name if one is given.  `register(folder, name)`
-    makes it known to the host.  Nothing is touched before the whole archive was found sound.
+    makes it known to the host, `known(folder)` says whether it is.  Nothing is touched before the whole archive was
+    found sound.  What an import left that was killed before it had made its folder known is replaced.
 
     Raises:
         VerificationFailed, StoreNewer, NotFound: the archive can't be used.
@@ -94,7 +99,8 @@ def unpack_group(path: Path, home: Home, folder: str | None, register: Callable[
     manifest = verify(path, "group", limit=room_at(home.groups))
     chosen = valid_folder(folder or manifest.name)
     place = home.groups / chosen
-    if place.exists() or place.is_symlink():
+    leftover = (place / _UNFINISHED).is_file() and not place.is_symlink() and not known(chosen)
+    if not leftover and (place.exists() or place.is_symlink()):
         raise Conflict(f"{place} exists already", fix="choose another name with --as")
     try:
         with held(home.groups, f".{chosen}.import-") as new:
@@ -106,13 +112,17 @@ def unpack_group(path: Path, home: Home, folder: str | None, register: Callable[
             hints = _hints(new / HINTS)
             for name in (*_PARTS, "workspace"):
                 (new / name).mkdir(mode=0o700, exist_ok=True)
+            (new / _UNFINISHED).touch(mode=0o600)
             sync_tree(new)
+            if leftover:
+                remove_tree(place)
             put_in_place(new, place, None)
             try:
                 register(chosen, checked.settings.name)
             except BaseException:
                 place.rename(new)  # and so it is removed
                 raise
+            (place / _UNFINISHED).unlink()
     except OSError as problem:
         raise RolledBack(f"{path} was not imported: {problem}", fix="make room, or mend the disk") from problem
     problems = tuple(str(problem) for problem in checked.problems)
