@@ -77,6 +77,7 @@ class Town:
         state: InboundState = InboundState.CLAIMED,
         trust: Trust = Trust.PLATFORM,
         address: Address | None = None,
+        bot: bool = False,
     ) -> InboundId:
         """A message of the ledger; without a handle a task or notice."""
         now, id = self.bench.clock.now(), InboundId(new_id("in"))
@@ -86,7 +87,7 @@ class Town:
             dedupe_key=id,
             occurred_at=now,
             ref=MessageRef(at, (id,)),
-            sender=Person(handle or "-", trust=trust),
+            sender=Person(handle or "-", is_bot=bot, trust=trust),
             text="do it",
         )
 
@@ -166,6 +167,11 @@ async def test_a_role_that_was_taken_away_counts_no_more(town: Town) -> None:
 
 
 async def test_programs_that_write_are_nobody(town: Town) -> None:
+    await town.message("olga", bot=True)
+    assert (await town.ask()).role == ""
+
+
+async def test_who_writes_by_a_channel_of_programs_is_nobody(town: Town) -> None:
     await town.message("olga")
     instance = town.bench.directory.instances["fake"]
     instance.info = ChannelInfo(type="fake", title="Fake", programs=True)

@@ -12,11 +12,11 @@ from jackfield.api import AccessDecision, AccessRequest, ResolvedSender
 from jackfield.errors import HookFailed
 from jackfield.host import access
 from jackfield.host.hub import Hub
-from jackfield.ids import SessionId, UserId
-from jackfield.models import Address, AgentGroup, MessagingGroup, Person, SenderScope
+from jackfield.ids import SessionId, UserId, user_id
+from jackfield.models import Address, AgentGroup, MessageReceived, MessagingGroup, Person, SenderScope
 from jackfield.store import chats, groups, people, sessions, wirings
 
-__all__ = ["admits", "ask_plugins"]
+__all__ = ["admits", "ask_plugins", "namesake", "resolved_sender"]
 
 log = logging.getLogger(__name__)
 
@@ -68,3 +68,24 @@ async def ask_plugins(
         log.warning("access to %s is refused: %s", group.folder, problem)
         return AccessDecision(allowed=False, reason="hook_failed")
     return decided if isinstance(decided, AccessDecision) else None
+
+
+async def resolved_sender(hub: Hub, event: MessageReceived) -> ResolvedSender:
+    """Who wrote a message, as permissions see it: a plugin's word, or the sender's namesake."""
+    dispatcher = hub.plugins.dispatcher
+    if dispatcher.has("resolve_sender"):
+        try:
+            resolved = await dispatcher.first("resolve_sender", event=event)
+        except HookFailed as problem:
+            log.warning("the sender of a message in %s counts as unknown: %s", event.address, problem)
+            return ResolvedSender(user_id=None, person=event.sender)
+        if isinstance(resolved, ResolvedSender):
+            return resolved
+    return namesake(event)
+
+
+def namesake(event: MessageReceived) -> ResolvedSender:
+    """Who wrote it, by nothing but the handle."""
+    handle = event.sender.handle.strip()
+    found = user_id(event.address.channel_type, handle) if handle else None
+    return ResolvedSender(user_id=found, person=event.sender)

@@ -6,24 +6,21 @@ else; it can only make the answer stricter, since every message of the session t
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jackfield.api import ResolvedSender
-from jackfield.errors import HookFailed, MalformedData
+from jackfield.errors import MalformedData
 from jackfield.host import access
+from jackfield.host.admission import resolved_sender
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
-from jackfield.ids import AgentGroupId, TurnId, UserId, user_id
+from jackfield.ids import AgentGroupId, TurnId, UserId
 from jackfield.models import Address, InboundEntry, InboundState, MessageReceived, Role, Session, loads
 from jackfield.models.commands import SenderRole
 from jackfield.store import events, inbound, people
 
-__all__ = ["NOBODY", "Authority", "authority", "least", "resolved_sender"]
-
-log = logging.getLogger(__name__)
+__all__ = ["NOBODY", "Authority", "authority", "least"]
 
 _RANKS: tuple[SenderRole, ...] = ("", "member", "admin", "owner")
 LEDGER_WAITS = (0.0, 0.05, 0.1, 0.2, 0.4)
@@ -78,7 +75,7 @@ async def authority(hub: Hub, channels: ChannelDirectory, session: Session, turn
     for event, sender in zip(known, senders, strict=True):
         instance = channels.instance(event.address.channel_type, event.address.instance)
         info = instance.info if instance is not None else None
-        if info is None or info.programs:
+        if info is None or info.programs or event.sender.is_bot:
             return Authority("", users, origin)
         user_roles, member = granted.get(sender.user_id or UserId(""), ((), False))
         judged = access.can_access(sender.user_id in granted, user_roles, member, session.agent_group_id)
@@ -117,19 +114,3 @@ def _granted(
         for user in users
         if people.user(db, user) is not None
     }
-
-
-async def resolved_sender(hub: Hub, event: MessageReceived) -> ResolvedSender:
-    """Who wrote it, as permissions see it: a plugin's word, or `<channel type>:<handle>`."""
-    dispatcher = hub.plugins.dispatcher
-    if dispatcher.has("resolve_sender"):
-        try:
-            resolved = await dispatcher.first("resolve_sender", event=event)
-        except HookFailed as problem:
-            log.warning("the sender of a message in %s counts as unknown: %s", event.address, problem)
-            return ResolvedSender(user_id=None, person=event.sender)
-        if isinstance(resolved, ResolvedSender):
-            return resolved
-    handle = event.sender.handle.strip()
-    found = user_id(event.address.channel_type, handle) if handle else None
-    return ResolvedSender(user_id=found, person=event.sender)

@@ -13,14 +13,14 @@ from jackfield.api import EngageDecision, EngageRequest, ResolvedSender, SendPat
 from jackfield.clock import UnixMs
 from jackfield.errors import HookFailed, JackfieldError
 from jackfield.host import access, commands, engage
-from jackfield.host.admission import ask_plugins
+from jackfield.host.admission import ask_plugins, resolved_sender
 from jackfield.host.channels import ChannelDirectory, ChannelInstance
 from jackfield.host.hub import Hub
 from jackfield.host.loops import Word
 from jackfield.host.registration.claiming import is_claim
 from jackfield.host.routing import Arrival, Facts, Outcome, Wired
 from jackfield.host.verdicts import Judged
-from jackfield.ids import EventId, InboundId, derive_id, user_id
+from jackfield.ids import EventId, InboundId, derive_id
 from jackfield.models import (
     Addressed,
     ChatContent,
@@ -36,7 +36,7 @@ from jackfield.models import (
 )
 from jackfield.store import sessions
 
-__all__ = ["Judging", "namesake"]
+__all__ = ["Judging"]
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Judging:
 
     async def arrival(self, event_id: EventId, event: MessageReceived, *, ask: bool) -> Arrival:
         """The message and who wrote it; that is looked up only when somebody needs it (`ask`)."""
-        sender = await self._resolve(event) if ask else ResolvedSender(user_id=None, person=event.sender)
+        sender = await resolved_sender(self._hub, event) if ask else ResolvedSender(user_id=None, person=event.sender)
         return self.arrival_of(event_id, event, sender)
 
     def arrival_of(self, event_id: EventId, event: MessageReceived, sender: ResolvedSender) -> Arrival:
@@ -111,18 +111,6 @@ class Judging:
         log.warning("event %s could not be routed to %s: %s", which, wired.group.folder, problem)
 
     # ---- who
-
-    async def _resolve(self, event: MessageReceived) -> ResolvedSender:
-        dispatcher = self._hub.plugins.dispatcher
-        if dispatcher.has("resolve_sender"):
-            try:
-                resolved = await dispatcher.first("resolve_sender", event=event)
-            except HookFailed as problem:
-                log.warning("the sender of a message in %s counts as unknown: %s", event.address, problem)
-                return ResolvedSender(user_id=None, person=event.sender)
-            if isinstance(resolved, ResolvedSender):
-                return resolved
-        return namesake(event)
 
     def _instance(self, event: MessageReceived) -> ChannelInstance | None:
         return self._channels.instance(event.address.channel_type, event.address.instance)
@@ -255,10 +243,3 @@ class Judging:
             now=self._hub.clock.now(),
         )
         return session
-
-
-def namesake(event: MessageReceived) -> ResolvedSender:
-    """Who wrote it, by nothing but the handle."""
-    handle = event.sender.handle.strip()
-    found = user_id(event.address.channel_type, handle) if handle else None
-    return ResolvedSender(user_id=found, person=event.sender)

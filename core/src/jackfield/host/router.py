@@ -20,11 +20,12 @@ from itertools import takewhile
 
 from jackfield.api import EnqueuedMessage
 from jackfield.errors import JackfieldError
+from jackfield.host.admission import namesake
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
 from jackfield.host.intake import StoredEvent
-from jackfield.host.judging import Judging, namesake
+from jackfield.host.judging import Judging
 from jackfield.host.routing import Arrival, Facts, Foreseen, Outcome, facts_of
 from jackfield.host.verdicts import Judged, by_session, ledger
 from jackfield.ids import EventId, InboundId, SessionId, UserId
