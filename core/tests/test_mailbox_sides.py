@@ -15,7 +15,7 @@ from jackfield.errors import MailboxBlocked, MailboxDamaged, MailboxError, Mailb
 from jackfield.ids import AgentGroupId, InboundId, OutboundId, RequestId, TurnId
 from jackfield.mailbox import Enqueued, HostMailbox, RunnerMailbox, SessionFolder
 from jackfield.mailbox import schema as mailbox_schema
-from jackfield.mailbox.host import begin_above
+from jackfield.mailbox.inbound import begin_above
 from jackfield.models import (
     MAILBOX_FORMAT,
     Ack,

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jackfield.mailbox.doorbell import HostBell, RunnerBell
-    from jackfield.mailbox.host import BadRow, Enqueued, HostMailbox, OutboundBatch
+    from jackfield.mailbox.host import Enqueued, HostMailbox
     from jackfield.mailbox.names import file_name, safe_name
+    from jackfield.mailbox.outbound import BadRow, OutboundBatch
     from jackfield.mailbox.paths import FILE_LIMIT, SessionFolder
     from jackfield.mailbox.pool import MailboxPool
     from jackfield.mailbox.runner import RunnerMailbox
@@ -39,8 +40,9 @@ __all__ = [
 
 _HOME_OF = {
     "doorbell": ("HostBell", "RunnerBell"),
-    "host": ("BadRow", "Enqueued", "HostMailbox", "OutboundBatch"),
+    "host": ("Enqueued", "HostMailbox"),
     "names": ("file_name", "safe_name"),
+    "outbound": ("BadRow", "OutboundBatch"),
     "paths": ("FILE_LIMIT", "SessionFolder"),
     "pool": ("MailboxPool",),
     "runner": ("RunnerMailbox",),

@@ -2,60 +2,44 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from jackfield.clock import Clock, SystemClock, UnixMs
-from jackfield.errors import MailboxDamaged, MailboxError, MailboxFormat, MalformedData
+from jackfield.errors import MailboxDamaged, MailboxError, MailboxFormat
 from jackfield.ids import InboundId
 from jackfield.mailbox.database import open_writer, rolled_back, transaction, translate
+from jackfield.mailbox.inbound import POINT, last_seq, prepare
+from jackfield.mailbox.outbound import OutboundBatch, acks_of, claims, drafts, new_rows, newest_epoch, runner_state
 from jackfield.mailbox.paths import SessionFolder
 from jackfield.mailbox.reader import OutboundReader
 from jackfield.mailbox.rows import (
-    ACK_COLUMNS,
-    ACTIVITY_COLUMNS,
-    DRAFT_COLUMNS,
     INBOUND_COLUMNS,
-    OUTBOUND_COLUMNS,
-    ack_row,
-    activity_row,
     destination_values,
-    draft_row,
     inbound_row,
     inbound_values,
     json_names,
-    outbound_row,
     plain,
-    state_row,
 )
-from jackfield.mailbox.schema import INBOUND, check_layout, create, meta, set_meta
 from jackfield.mailbox.watermark import Watermark
 from jackfield.models import (
     Ack,
     AckStatus,
-    ActivityRow,
     Address,
     Delivered,
     Destination,
     Draft,
     InboundRow,
-    OutboundRow,
     Response,
     RunnerState,
 )
 
-__all__ = ["BadRow", "Enqueued", "HostMailbox", "OutboundBatch"]
+__all__ = ["Enqueued", "HostMailbox"]
 
-T = TypeVar("T")
-R = TypeVar("R")
-_logger = logging.getLogger(__name__)
-
-_POINT: Final = "mailbox.host.mid_transaction"
-_BATCH_BYTES: Final = 8 << 20
 _INSERT: Final = (
     f"INSERT INTO messages_in ({INBOUND_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (id) DO NOTHING"
@@ -75,30 +59,6 @@ class Enqueued:
     seq: int
     inserted: bool
     raised: bool
-
-
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """A row of the runner's that is not what it must be.  `seq` is its number or, in `processing_ack`, its change."""
-
-    seq: int
-    problem: str
-    table: str = "messages_out"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboundBatch:
-    """What is new in `outbound.db`, in order.  The `last_...` are the cursors after it, bad rows included."""
-
-    rows: list[OutboundRow] = field(default_factory=list)
-    acks: list[Ack] = field(default_factory=list)
-    activity: list[ActivityRow] = field(default_factory=list)
-    bad: list[BadRow] = field(default_factory=list)
-    more: bool = False
-    """Whether another read would find more at once."""
-    last_seq: int = 0
-    last_change: int = 0
-    last_activity: int = 0
 
 
 class HostMailbox:
@@ -140,7 +100,7 @@ class HostMailbox:
         values = [inbound_values(row, 0) for row in rows]
         with self._write(f"put {len(rows)} rows into {self._shown}") as database:
             done = []
-            last = self._last_seq(database) if rows else 0
+            last = last_seq(database) if rows else 0
             for row, cells in zip(rows, values, strict=True):
                 if database.execute(_INSERT, (last + 2, *cells[1:])).rowcount:
                     last += 2
@@ -267,7 +227,7 @@ class HostMailbox:
         delete of its own.
         """
         with self._write(f"prune {self.folder.inbound_db}") as database:
-            last = self._last_seq(database)
+            last = last_seq(database)
             gone = sum(
                 database.execute("DELETE FROM messages_in WHERE id = ? AND seq < ?", (id_, last)).rowcount
                 for id_ in inbound_ids
@@ -292,29 +252,11 @@ class HostMailbox:
             MailboxFormat: a runner of another version wrote it.
         """
 
-        def question(database: sqlite3.Connection) -> OutboundBatch:
-            bad: list[BadRow] = []
-            rows, last_seq, more = _fetch(
-                database, "messages_out", OUTBOUND_COLUMNS, after_seq, limit, outbound_row, bad
+        batch = self._outbound.ask(
+            partial(
+                new_rows, after_seq=after_seq, after_change=after_change, after_activity=after_activity, limit=limit
             )
-            acks, last_change, more_acks = _fetch(
-                database, "processing_ack", ACK_COLUMNS, after_change, limit, ack_row, bad
-            )
-            activity, last_activity, more_activity = _fetch(
-                database, "activity", ACTIVITY_COLUMNS, after_activity, limit, activity_row, bad
-            )
-            return OutboundBatch(
-                rows=rows,
-                acks=acks,
-                activity=activity,
-                bad=bad,
-                more=more or more_acks or more_activity,
-                last_seq=last_seq,
-                last_change=last_change,
-                last_activity=last_activity,
-            )
-
-        batch = self._outbound.ask(question)
+        )
         if batch is None:
             return OutboundBatch(last_seq=after_seq, last_change=after_change, last_activity=after_activity)
         for ack in batch.acks:
@@ -325,24 +267,12 @@ class HostMailbox:
     def read_drafts(self) -> list[Draft]:
         """The growing texts, by turn and block, at most 100.  Raises as `read_outbound` does."""
 
-        def question(database: sqlite3.Connection) -> list[Draft]:
-            found = _decoded(database, f"SELECT {DRAFT_COLUMNS} FROM draft ORDER BY turn, block LIMIT 100", draft_row)
-            return list(found)
-
-        return self._outbound.ask(question) or []
+        return self._outbound.ask(drafts) or []
 
     def read_state(self) -> RunnerState:
         """What the runner says of itself; nothing when it said nothing, or nothing sensible."""
 
-        def question(database: sqlite3.Connection) -> RunnerState:
-            found = _decoded(
-                database,
-                "SELECT value FROM session_state WHERE key = 'runner_state'",
-                state_row,
-            )
-            return next(found, RunnerState())
-
-        return self._outbound.ask(question) or RunnerState()
+        return self._outbound.ask(runner_state) or RunnerState()
 
     def acks_of(self, message_ids: Sequence[str], *, until: int) -> list[Ack]:
         """How far the runner is with these rows, of what it said up to change `until`; in the order it said it.
@@ -350,22 +280,12 @@ class HostMailbox:
         Raises as `read_outbound` does.
         """
 
-        def question(database: sqlite3.Connection) -> list[Ack]:
-            marks = ", ".join("?" * len(message_ids))
-            which = f"message_id IN ({marks}) AND change <= ?"
-            sql = f"SELECT {ACK_COLUMNS} FROM processing_ack WHERE {which} ORDER BY change"
-            return list(_decoded(database, sql, ack_row, (*message_ids, until)))
-
-        return self._outbound.ask(question) or []
+        return self._outbound.ask(partial(acks_of, message_ids=message_ids, until=until)) or []
 
     def claims(self) -> list[Ack]:
         """The rows that the runner is working on, of any epoch, the oldest claim first; at most 1,000."""
 
-        def question(database: sqlite3.Connection) -> list[Ack]:
-            sql = f"SELECT {ACK_COLUMNS} FROM processing_ack WHERE status = 'processing' ORDER BY change LIMIT 1000"
-            return list(_decoded(database, sql, ack_row))
-
-        return self._outbound.ask(question) or []
+        return self._outbound.ask(claims) or []
 
     def check(self) -> str | None:
         """What is damaged, for the operator to read; None when the mailbox is sound.
@@ -419,10 +339,7 @@ class HostMailbox:
         Raises:
             MailboxError: as `OutboundReader.ask`.
         """
-        question = "SELECT value FROM meta WHERE key = 'epoch'"
-        found = self._outbound.ask(lambda database: database.execute(question).fetchone())
-        text = bytes(found[0]) if found and isinstance(found[0], bytes) else b""
-        return int(text) if text.isdigit() and len(text) < 16 else 0
+        return self._outbound.ask(newest_epoch) or 0
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
@@ -430,7 +347,7 @@ class HostMailbox:
                 self.folder.create()
             database = open_writer(self.folder.inbound_db)
             try:
-                _prepare(database, self.folder)
+                prepare(database, self.folder)
             except BaseException:
                 database.close()
                 raise
@@ -448,7 +365,7 @@ class HostMailbox:
         database = self._open()
         settled, self._settled = self._settled, {}
         try:
-            with transaction(database, _POINT, what):
+            with transaction(database, POINT, what):
                 yield database
                 for message_id, attempt in settled.items():
                     database.execute(
@@ -471,120 +388,6 @@ class HostMailbox:
             raise translate(problem, f"{what} {self.folder.inbound_db}") from problem
 
     @staticmethod
-    def _last_seq(database: sqlite3.Connection) -> int:
-        found = database.execute("SELECT max(seq) FROM messages_in").fetchone()[0]
-        if found is not None:
-            return int(found)
-        floor = int(meta(database, "floor") or 0)
-        return floor + floor % 2
-
-    @staticmethod
     def _put_delivered(database: sqlite3.Connection, rows: Sequence[Delivered]) -> None:
         for row in rows:
             database.execute(_DELIVERED, (row.out_seq, plain(row.state), json_names(row.platform_ids), row.at))
-
-
-def begin_above(folder: SessionFolder, floor: int) -> None:
-    """Make a fresh `inbound.db` whose message numbers, and its runner's, start above `floor`."""
-    database = open_writer(folder.inbound_db)
-    try:
-        _prepare(database, folder)
-        with transaction(database, _POINT, f"prepare {folder.inbound_db}"):
-            set_meta(database, "floor", str(floor))
-    finally:
-        database.close()
-
-
-def _prepare(database: sqlite3.Connection, folder: SessionFolder) -> None:
-    name = str(folder.inbound_db)
-    try:
-        if check_layout(database, INBOUND, name):
-            return
-    except sqlite3.Error as problem:
-        raise translate(problem, f"read {name}") from problem
-    with transaction(database, _POINT, f"make the tables of {name}"):
-        if not check_layout(database, INBOUND, name):
-            create(database, INBOUND)
-
-
-def _fetch(
-    database: sqlite3.Connection,
-    table: str,
-    columns: str,
-    after: int,
-    limit: int,
-    decode: Callable[[Sequence[object]], R],
-    bad: list[BadRow],
-) -> tuple[list[R], int, bool]:
-    """Rows of a table after a cursor, in order; the cursor after them, and whether more are there.
-
-    A row that SQLite refuses to hand out for its size is told of, and stepped over.
-    """
-    key = columns.partition(",")[0]
-    rows: list[R] = []
-    last, size = after, 0
-    for taken, (number, cells) in enumerate(_cells_after(database, table, key, columns, after, limit + 1)):
-        if taken == limit or size > _BATCH_BYTES:
-            return rows, last, True
-        last = number
-        if cells is None:
-            bad.append(BadRow(number, "the row is far bigger than a row may be", table))
-            continue
-        size += sum(len(cell) for cell in cells if isinstance(cell, bytes))
-        try:
-            rows.append(decode(cells))
-        except MalformedData as problem:
-            bad.append(BadRow(number, problem.message, table))
-    return rows, last, False
-
-
-def _cells_after(
-    database: sqlite3.Connection, table: str, key: str, columns: str, after: int, limit: int
-) -> Iterator[tuple[int, Sequence[object] | None]]:
-    """Rows with their numbers; None for one that is too big.
-
-    The fast way first.  It fails one row early, because a cursor steps ahead; from there on each row is asked for by
-    itself, after the numbers alone, which are read without touching the rest of a row.
-    """
-    done = 0
-    try:
-        for cells in database.execute(
-            f"SELECT {columns} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT ?", (after, limit)
-        ):
-            after, done = cells[0], done + 1
-            yield cells[0], cells
-        return
-    except sqlite3.Error as problem:
-        if not _too_big(problem):
-            raise
-    numbers = database.execute(
-        f"SELECT {key} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT ?", (after, limit - done)
-    ).fetchall()
-    for (number,) in numbers:
-        try:
-            found = database.execute(f"SELECT {columns} FROM {table} WHERE {key} = ?", (number,)).fetchone()
-        except sqlite3.Error as problem:
-            if not _too_big(problem):
-                raise
-            found = None
-        yield number, found
-
-
-def _decoded(
-    database: sqlite3.Connection, sql: str, decode: Callable[[Sequence[object]], T], values: Sequence[object] = ()
-) -> Iterator[T]:
-    try:
-        for cells in database.execute(sql, values):
-            try:
-                yield decode(cells)
-            except MalformedData as problem:
-                _logger.warning("mailbox: a row of the runner's is not what it must be; it is left out")
-                _logger.debug("mailbox: what is wrong with it: %s", problem.message)
-    except sqlite3.Error as problem:
-        if not _too_big(problem):
-            raise
-        _logger.warning("mailbox: a row of the runner's is far bigger than a row may be; nothing after it is read")
-
-
-def _too_big(problem: sqlite3.Error) -> bool:
-    return int(getattr(problem, "sqlite_errorcode", 0)) & 0xFF == sqlite3.SQLITE_TOOBIG

@@ -271,7 +271,7 @@ class SessionFolder:
                             (aside / name).rename(self.root / name)
                 (aside / "reason.txt").write_text(f"{reason}\n")
         self.create()
-        from jackfield.mailbox.host import begin_above
+        from jackfield.mailbox.inbound import begin_above
 
         begin_above(self, now // 1000 if floor is None else floor)
         return aside

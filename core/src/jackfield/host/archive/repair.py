@@ -19,7 +19,7 @@ from jackfield.errors import JackfieldError, StoreError, VerificationFailed
 from jackfield.host.archive.manifest import Manifest
 from jackfield.ids import new_id
 from jackfield.mailbox import SessionFolder
-from jackfield.mailbox.host import begin_above
+from jackfield.mailbox.inbound import begin_above
 from jackfield.store.faults import primary_code, translated
 
 __all__ = ["Repaired", "repair"]
