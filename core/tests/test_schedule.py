@@ -373,6 +373,31 @@ async def test_a_task_of_a_chat_that_is_gone_is_stopped(office: Office) -> None:
     assert "not known any more" in (stopped.reason or "")
 
 
+async def test_a_store_that_fails_is_asked_again_after_a_rest_and_nothing_is_lost(office: Office) -> None:
+    """C213: the timer asks at once again for what is due; that must not become a busy loop."""
+    from jackfield.errors import StoreFull
+
+    task, store, tries = await office.add(), office.bench.hub.store, []
+    right = store.write
+
+    async def full(work: Any, *args: Any) -> Any:
+        tries.append(work)
+        raise StoreFull("no space")
+
+    store.write = full  # type: ignore[method-assign, assignment]
+    office.set_clock("2027-01-01T08:00Z")
+    for _ in range(5):
+        await office.schedule.due()
+        await asyncio.sleep(0.01)
+    assert len(tries) == 1
+    store.write = right  # type: ignore[method-assign]
+    office.bench.clock._sleepers[0][2].set_result(None)  # the rest is over
+    await office.calm()
+    await office.tick()
+    assert await (await office.hand()).work() == ["Report"]
+    assert await office.due_times(task) == [ms("2027-01-01T08:00Z")]
+
+
 # ---- changes
 
 

@@ -250,6 +250,15 @@ async def test_a_reminder_whose_time_passed_before_the_yes_is_not_given(office: 
     assert await office.bench.hub.store.read(tasks.tasks) == []
 
 
+async def test_a_series_that_was_allowed_late_begins_with_its_next_occurrence(office: Office) -> None:
+    name, _ = await elsewhere(office)
+    await office.desk.schedule(office.context(), request(), TaskWish(prompt="x", cron="0 9 * * *", to=name))
+    office.set_clock("2027-01-03T12:00Z")
+    assert "runs first Jan 4, 2027, 9:00 AM" in (await decide(office, office.people.asked[0][0]) or "")
+    await office.tick()
+    assert office.woken == []
+
+
 async def test_to_the_own_chat_needs_nobody_and_an_unknown_name_is_refused(office: Office) -> None:
     own = next(
         one.name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jackfield.api import (
@@ -25,7 +25,7 @@ from jackfield.errors import ConfigError, Conflict, MalformedData, NotAllowed, N
 from jackfield.host.agents import places
 from jackfield.host.approvals import Approvals, Decision, HostKind
 from jackfield.host.hub import Hub
-from jackfield.host.schedule.plan import subject, when
+from jackfield.host.schedule.plan import recurrence_of, subject, when
 from jackfield.host.schedule.series import Changed, Series
 from jackfield.host.schedule.times import parse_zone
 from jackfield.host.schedule.wishes import Reading, read_wish
@@ -166,8 +166,12 @@ class TaskDesk:
             return None
         task: Task = decode(Task, decision.payload["task"])
         now = self._hub.clock.now()
-        if task.next_at is not None and task.next_at < now and task.cron is None:
-            return f"Nothing was scheduled: {when(task.next_at, task.timezone)} passed before somebody decided."
+        if task.next_at is not None and task.next_at < now:
+            recurrence = recurrence_of(task)
+            if recurrence is None:
+                return f"Nothing was scheduled: {when(task.next_at, task.timezone)} passed before somebody decided."
+            following = recurrence.next_after(now)
+            task = replace(task, next_at=following, look_at=following)
         if await self._hub.store.read(groups.agent_group, task.agent_group_id) is None:
             return "Nothing was scheduled: that agent does not exist any more."
         added = await self._series.add(task)

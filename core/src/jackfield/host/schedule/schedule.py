@@ -44,6 +44,8 @@ BATCH = 250
 """Series in one transaction: other writers wait for it."""
 AT_ONCE = 8
 """Inboxes that are being filled at the same time."""
+REST = 10.0
+"""Seconds between two tries when the store or a mailbox failed in an unforeseen way."""
 KEEP = 30 * 86_400.0
 """Seconds for which the end of a run is remembered."""
 
@@ -99,6 +101,15 @@ class Schedule:
             self._claiming = self._hub.spawn(self._claim(), "schedule claim")
 
     async def _claim(self) -> None:
+        try:
+            await self._claim_all()
+        except Exception:
+            # A full disk, say: the timer would ask for the same at once, again and again.
+            self._hub.trouble("schedule")
+            log.exception("what is due could not be claimed, again in %g s", REST)
+            await self._hub.clock.sleep(REST)
+
+    async def _claim_all(self) -> None:
         """Batch after batch; while one is put into the inboxes, the next is claimed."""
         spoken = False
         async with asyncio.TaskGroup() as feeding:
