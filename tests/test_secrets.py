@@ -270,9 +270,11 @@ def test_a_person_is_asked_twice_and_sees_nothing(bank: Exchange) -> None:
 def test_a_file_is_imported_whole_and_each_secret_gets_its_kind(bank: Exchange, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("ONE=one-value-1\nno-name=x\n", encoding="utf-8")
     assert bank.run("secret", "import", str(tmp_path / ".env"), check=False).returncode == 2
-    (tmp_path / ".env").write_text("ONE=one-value-1\nTWO='two value 2'\nTINY=abc\n", encoding="utf-8")
+    (tmp_path / ".env").write_text("ONE=one-value-1\nTWO='two value 2'\nTINY=abc\nMODE=production\n", encoding="utf-8")
     said = bank.run("secret", "import", str(tmp_path / ".env"), "--group", "andy")
-    assert "TINY" in said.stderr
+    assert "logs and chats: TINY\n" in said.stderr
+    assert "MODE: an ordinary word" in said.stderr
+    bank.op("secret.remove", name="MODE", group="andy")
     kinds = {one["name"]: (one["kind"], one["group"]) for one in bank.op("secret.list")}
     assert kinds["ONE"] == kinds["TWO"] == ("generic", "andy")
     (tmp_path / "secrets.toml").write_text('old-token = "of the old file"\n', encoding="utf-8")

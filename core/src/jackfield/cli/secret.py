@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,11 +17,13 @@ from jackfield.cli.lazy import Group, json_option
 from jackfield.cli.printable import line
 from jackfield.cli.state import call, confirm, emit, say, warn
 from jackfield.errors import ConfigError, UsageError
+from jackfield.redaction import LEAST
 
 __all__ = ["secret"]
 
 KINDS = ("generic", "api-key", "channel-token")
 FILE_LIMIT = 1_048_576
+_ORDINARY = re.compile(r"[a-z]{1,16}|[A-Z][a-z]{1,15}|[0-9]{1,8}")
 _COLUMNS = {"name": "NAME", "kind": "KIND", "scope": "SCOPE", "assigned": "ASSIGNED TO", "changed": "CHANGED"}
 
 group_option = click.option("--group", metavar="GROUP", help="The secret of that agent group, instead of a global one.")
@@ -67,6 +71,7 @@ def set_secret(name: str, group: str | None, kind: str | None, path: Path | None
     say(f"secret {line(name)}{where} is {'stored' if result['created'] else 'changed'}")
     if not result["masked"]:
         warn("it is shorter than 8 characters, so it is not masked in logs and chats: it would take words out of them")
+    _warn_of_words({name: value})
     _warn_of_environment(name)
     if result["created"] and not result["group"] and result["kind"] != "channel-token":
         say(f"No agent has it yet: `jackfield secret assign {line(name)} GROUP`")
@@ -102,6 +107,16 @@ def _text(data: bytes, what: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"{what} is no UTF-8 text", fix="encode it, with base64 for example") from None
+
+
+def _warn_of_words(values: Mapping[str, str]) -> None:
+    """A file of settings holds more than secrets."""
+    common = [line(name) for name, value in values.items() if len(value) >= LEAST and _ORDINARY.fullmatch(value)]
+    if common:
+        warn(
+            f"{', '.join(common)}: an ordinary word, which is masked in every chat and log from now on; "
+            "`jackfield secret remove` it if it is no secret"
+        )
 
 
 def _warn_of_environment(name: str) -> None:
@@ -261,4 +276,5 @@ def import_secrets(file: Path, group: str | None, kind: str | None) -> None:
     short = [line(one["name"]) for one in found if not one["masked"]]
     if short:
         warn(f"shorter than 8 characters, and so not masked in logs and chats: {', '.join(short)}")
+    _warn_of_words(values)
     say(f"Remove {line(str(file))} now: `shred -u`, or `rm`.")
