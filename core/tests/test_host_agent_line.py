@@ -275,6 +275,41 @@ async def test_what_can_not_arrive_any_more_is_final_and_told_in_a_turn(line: Li
     assert line.asking.id in line.woken
 
 
+async def test_an_answer_that_nobody_can_read_any_more_wakes_nobody(line: Line) -> None:
+    """Who wrote it finds a word about it beside the next message; people are told of their own agent's failures."""
+    question = await line.entered(line.row("?"))
+    answering = await line.reader(question)
+    arrived = await line.entered(line.bench.row(answering, places.address_of(line.asking), "!"), answering)
+    now = line.bench.clock.now()
+    await line.bench.hub.store.write(sessions.close_session, line.asking.id, now)
+    with pytest.raises(ChatNotFound):
+        await line.send(arrived)
+    assert not await line.outcomes.undelivered(arrived.part)
+    entry = await line.bench.hub.store.read(inbound.entry, entered_id(arrived))
+    assert entry is not None and entry.state is InboundState.DROPPED
+    assert line.woken == []
+    assert not await line.outcomes.tell(line.asking, "x"), "its people are told"
+
+
+async def test_who_asked_is_told_also_when_a_later_turn_of_the_other_agent_fails(line: Line) -> None:
+    """It had asked a third one, or looked at a notice, before it failed."""
+    question = await line.entered(line.row("?"))
+    answering, now = await line.reader(question), line.bench.clock.now()
+
+    def later(db: Any) -> None:
+        inbound.set_state(db, entered_id(question), InboundState.COMPLETED, now)
+        inbound.record(
+            db, id=InboundId(new_id("in")), event_id=None, wiring_id=None, session_id=answering.id,
+            state=InboundState.FAILED, preview="a notice", now=now, hops=2,
+        )  # fmt: skip
+
+    await line.bench.hub.store.write(later)
+    for _ in range(2):
+        assert await line.outcomes.tell(answering, "The agent could not answer this message.")
+    (told,) = await line.inbox_of(line.asking)
+    assert isinstance(told.content, NoticeContent) and told.content.text.startswith("Other: The agent could not answer")
+
+
 async def test_a_failure_over_and_over_ends_at_the_hop_limit(line: Line) -> None:
     """C170: who is told that no answer comes may ask again, and be told again, but not for ever."""
     turn, asked, told = None, 0, 0

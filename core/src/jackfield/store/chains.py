@@ -122,12 +122,12 @@ def count_written(db: sqlite3.Connection, writer: AgentGroupId, reader: AgentGro
     return int(row[0])
 
 
-def bad_ends(db: sqlite3.Connection, since: UnixMs, limit: int = 100) -> list[InboundId]:
-    """Messages of agents that ended after a moment without an answer, the oldest first."""
+def bad_ends(db: sqlite3.Connection, since: UnixMs) -> list[InboundId]:
+    """Messages of agents that failed or were dropped at a moment or later, the oldest end first."""
     rows = db.execute(
         "SELECT id FROM inbound INDEXED BY inbound_unanswered "
-        "WHERE source IS NOT NULL AND state IN ('failed', 'dropped') AND updated_at > ? ORDER BY ord LIMIT ?",
-        (since, limit),
+        "WHERE source IS NOT NULL AND state IN ('failed', 'dropped') AND updated_at >= ? ORDER BY updated_at",
+        (since,),
     )
     return [InboundId(row[0]) for row in rows]
 

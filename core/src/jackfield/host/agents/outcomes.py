@@ -60,30 +60,32 @@ class Outcomes:
 
     async def tell(self, session: Session, text: str) -> bool:
         """What people would be told of this session: to the agent that asks it.  False when no agent does."""
+        if asker_of(session) is None:
+            return False
         found = await self._hub.store.read(_asked_last, session)
-        if found is None:
-            return asker_of(session) is not None
-        await self._notify(found, text, "ended" if found.entry.state in inbound.ENDS else "waits")
+        if found is not None:
+            await self._notify(found, text, "ended" if found.entry.state in inbound.ENDS else "waits")
         return True
 
     async def undelivered(self, part: Delivery) -> bool:
-        """A message did not get into its reader's inbox: its entry there has its end too, and the writer is told.
+        """A message did not get into its reader's inbox: its entry there has its end too, and who asked is told.
 
-        False when it was never entered there.
+        False for what was never entered there, and for an answer, which nobody waits to be answered.
         """
-        now = self._hub.clock.now()
-        if await self._hub.store.read(inbound.entry, arrival_id(part.id)) is None:
-            return False
-        reason = "it could not be delivered"
-        await self._hub.store.write(inbound.set_state, arrival_id(part.id), InboundState.DROPPED, now, reason=reason)
-        await self.look()
-        return True
+        id, now = arrival_id(part.id), self._hub.clock.now()
+        await self._hub.store.write(
+            inbound.set_state, id, InboundState.DROPPED, now, reason="it could not be delivered"
+        )
+        asked = await self._hub.store.read(_case, id) is not None
+        if asked:
+            await self.look()
+        return asked
 
     async def look(self) -> None:
-        """Tell of messages that failed or were dropped since the last look, each once."""
+        """Tell of questions that failed or were dropped since the last look, each once."""
         now = self._hub.clock.now()
         since = self._looked_at if self._looked_at is not None else UnixMs(now - LOOK_BACK)
-        for entry_id in await self._hub.store.read(chains.bad_ends, UnixMs(since - 1)):
+        for entry_id in await self._hub.store.read(chains.bad_ends, since):
             found = await self._hub.store.read(_case, entry_id)
             if found is None:
                 continue
@@ -93,7 +95,7 @@ class Outcomes:
             except JackfieldError as problem:
                 self._hub.trouble("agent outcome")
                 log.warning("session %s can't be told what became of %s: %s", found.asking.id, entry_id, problem)
-                return  # the next look begins here again
+                return  # the next look begins where this one did
         self._looked_at = now
 
     async def _notify(self, case: _Case, text: str, what: str) -> None:
@@ -131,15 +133,19 @@ class Outcomes:
 
 
 def _asked_last(db: sqlite3.Connection, session: Session) -> _Case | None:
-    """The newest message of the session, if an agent wrote it."""
-    newest = next((one for one in inbound.entries(db, session_id=session.id, limit=10) if one.state != "context"), None)
+    """The newest message of the agent that asks the session."""
+    asker = asker_of(session)
+    newest = next((one for one in inbound.entries(db, session_id=session.id) if one.source == asker), None)
     return None if newest is None else _case(db, newest.id)
 
 
 def _case(db: sqlite3.Connection, entry_id: InboundId) -> _Case | None:
+    """None for what no agent wrote that could be told, and for an answer."""
     entry = inbound.entry(db, entry_id)
     asking = sessions.session(db, entry.source) if entry is not None and entry.source is not None else None
     if entry is None or asking is None or asking.status is SessionStatus.CLOSED:
+        return None
+    if asker_of(asking) == entry.session_id:
         return None
     reader = sessions.session(db, entry.session_id)
     group = groups.agent_group(db, reader.agent_group_id) if reader is not None else None
