@@ -8,11 +8,23 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import BinaryIO, Final
 
 from jackfield.errors import MailboxError, MailboxFull, MalformedData, UnsafePath
 
-__all__ = ["FOLDER", "NEW_FILE", "SourceFailed", "kind_of", "pass_on", "place", "read_chunks", "remove", "typed"]
+__all__ = [
+    "FOLDER",
+    "NEW_FILE",
+    "SourceFailed",
+    "kind_of",
+    "open_regular",
+    "pass_on",
+    "place",
+    "read_chunks",
+    "remove",
+    "typed",
+]
 
 FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -145,6 +157,23 @@ def typed(what: str) -> Iterator[None]:
         if problem.errno in _FULL:
             raise MailboxFull(text, fix="free space on the disk that holds the sessions") from problem
         raise MailboxError(text) from problem
+
+
+def open_regular(source: Path) -> BinaryIO:
+    """A file to read from, wherever it lies; links are followed.
+
+    Raises:
+        UnsafePath: it is no regular file, or can't be read.
+    """
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as problem:
+        raise UnsafePath(f"could not read {source}: {getattr(problem, 'strerror', None) or problem}") from None
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise UnsafePath(f"could not read {source}: it is {stat.filemode(mode)}, not a regular file")
+    return os.fdopen(descriptor, "rb", buffering=0)
 
 
 def read_chunks(file: BinaryIO) -> Iterator[bytes]:

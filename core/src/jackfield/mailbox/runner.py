@@ -7,26 +7,18 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from jackfield.clock import Clock, SystemClock, UnixMs
-from jackfield.errors import MailboxDamaged, MailboxError, MailboxFormat, UnsafePath
+from jackfield.errors import MailboxDamaged, MailboxError
 from jackfield.ids import RequestId, TurnId
-from jackfield.mailbox.database import (
-    Patience,
-    open_reader,
-    open_writer,
-    refuse_special_file,
-    rolled_back,
-    transaction,
-    translate,
-)
-from jackfield.mailbox.files import read_chunks
+from jackfield.mailbox.database import open_writer, rolled_back, transaction, translate
+from jackfield.mailbox.files import open_regular, read_chunks
+from jackfield.mailbox.inbound_reader import FORGOTTEN_ACKS, NEXT_DUE, PENDING, InboundReader, first_look
 from jackfield.mailbox.paths import FILE_LIMIT, SessionFolder
 from jackfield.mailbox.rows import (
     ACK_COLUMNS,
@@ -43,7 +35,7 @@ from jackfield.mailbox.rows import (
     outbound_values,
     plain,
 )
-from jackfield.mailbox.schema import OUTBOUND, READABLE_FORMATS, check_layout, create, meta, set_meta
+from jackfield.mailbox.schema import OUTBOUND, check_layout, create, meta, set_meta
 from jackfield.mailbox.watermark import Watermark
 from jackfield.models import (
     Ack,
@@ -63,23 +55,10 @@ from jackfield.models import (
 
 __all__ = ["RunnerMailbox"]
 
-T = TypeVar("T")
-
 _POINT: Final = "mailbox.runner.mid_transaction"
 _NO_KEYS: Final[Mapping[str, str | None]] = MappingProxyType({})
 _NO_CELLS: Final[list[tuple[Any, ...]]] = []
 _STATE_KEY: Final = "runner_state"
-_OPEN: Final = f"""
-FROM messages_in AS m WHERE withdrawn = 0 AND settled = 0 AND due_at {{when}} ? AND NOT EXISTS (
-  SELECT 1 FROM out.processing_ack AS a WHERE a.message_id = m.id AND a.attempt >= m.attempt
-  AND (a.status IN ('{AckStatus.COMPLETED}', '{AckStatus.FAILED}')
-       OR a.status = '{AckStatus.PROCESSING}' AND a.epoch = ?)
-)"""
-_PENDING: Final = (
-    f"SELECT {', '.join('m.' + column.strip() for column in INBOUND_COLUMNS.split(','))} "
-    f"{_OPEN.format(when='<=')} ORDER BY m.seq LIMIT ?"
-)
-_NEXT_DUE: Final = f"SELECT min(m.due_at) {_OPEN.format(when='>')}"
 _PUT_MESSAGE: Final = (
     f"INSERT INTO messages_out ({OUTBOUND_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (id) DO NOTHING"
@@ -90,9 +69,6 @@ _PUT_KEY: Final = (
     "INSERT INTO session_state (key, value, at) VALUES (?, ?, ?) "
     "ON CONFLICT (key) DO UPDATE SET value = excluded.value, at = excluded.at"
 )
-_FORGOTTEN_ACKS: Final = """
-SELECT change FROM out.processing_ack AS a WHERE change <= ? AND at < ?
-AND NOT EXISTS (SELECT 1 FROM messages_in AS m WHERE m.id = a.message_id) ORDER BY change LIMIT ?"""
 _PUT_DRAFT: Final = (
     f"INSERT INTO draft ({DRAFT_COLUMNS}) VALUES (?, ?, ?, ?, ?) ON CONFLICT (turn, block) "
     "DO UPDATE SET address = excluded.address, text = excluded.text, at = excluded.at"
@@ -117,20 +93,20 @@ class RunnerMailbox:
         self.epoch = epoch
         self._clock = clock or SystemClock()
         self._database: sqlite3.Connection | None = None
-        self._reading: sqlite3.Connection | None = None
-        self._inbound_path = str(folder.inbound_db)
+        self._reader = InboundReader(folder)
+        self._inbound = self._reader.ask
         self._outbound_path = str(folder.outbound_db)
         self._known: tuple[list[tuple[Any, ...]], list[Destination]] = ([], [])
         self._connection()
         try:
-            self._seen, self._floor = self._inbound(self._first_look, (0, 0))
+            self._seen, self._floor = self._inbound(first_look, (0, 0))
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Let go of the files.  The next call opens them again."""
-        self._hang_up()
+        self._reader.close()
         if self._database is not None:
             rolled_back(self._database)
             self._database.close()
@@ -144,7 +120,7 @@ class RunnerMailbox:
         A row is left out while an acknowledgement of its attempt stands: `completed` and `failed` of any epoch,
         `processing` of this one.  A claim of a dead runner counts for nothing.
         """
-        cells = self._inbound(lambda db: db.execute(_PENDING, (now, self.epoch, limit)).fetchall(), _NO_CELLS)
+        cells = self._inbound(lambda db: db.execute(PENDING, (now, self.epoch, limit)).fetchall(), _NO_CELLS)
         rows = [inbound_row(row) for row in cells]
         if rows:
             self._seen = max(self._seen, rows[-1].seq)
@@ -157,7 +133,7 @@ class RunnerMailbox:
 
     def next_due(self, now: UnixMs) -> UnixMs | None:
         """When the first row that is not due yet will be."""
-        found = self._inbound(lambda db: db.execute(_NEXT_DUE, (now, self.epoch)).fetchone()[0], None)
+        found = self._inbound(lambda db: db.execute(NEXT_DUE, (now, self.epoch)).fetchone()[0], None)
         return None if found is None else UnixMs(found)
 
     def response(self, request_id: RequestId) -> Response | None:
@@ -298,7 +274,7 @@ class RunnerMailbox:
             return 0
         doomed = {
             "processing_ack": self._inbound(
-                lambda db: db.execute(_FORGOTTEN_ACKS, (mark.change, mark.before, limit)).fetchall(), _NO_CELLS
+                lambda db: db.execute(FORGOTTEN_ACKS, (mark.change, mark.before, limit)).fetchall(), _NO_CELLS
             )
         }
         for table, upto in (("messages_out", mark.seq), ("activity", mark.activity)):
@@ -343,15 +319,7 @@ class RunnerMailbox:
             MalformedData: it has more than `limit` bytes.
             MailboxFull: the disk is full.
         """
-        try:
-            descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except (OSError, ValueError) as problem:
-            raise UnsafePath(f"could not read {source}: {getattr(problem, 'strerror', None) or problem}") from None
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            os.close(descriptor)
-            raise UnsafePath(f"could not read {source}: it is {stat.filemode(mode)}, not a regular file")
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
+        with open_regular(source) as file:
             return self.folder.store_outbox(row_id, name, read_chunks(file), limit)
 
     def touch_heartbeat(self) -> None:
@@ -360,63 +328,6 @@ class RunnerMailbox:
             os.utime(self.folder.heartbeat, follow_symlinks=False)
         except FileNotFoundError:
             os.close(os.open(self.folder.heartbeat, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-
-    def _inbound(self, question: Callable[[sqlite3.Connection], T], nothing: T) -> T:
-        """Ask `inbound.db`, with our own file attached as `out`, both read-only; `nothing` while it has no tables."""
-        patience = Patience()
-        while True:
-            try:
-                database = self._inbound_connection()
-                return nothing if database is None else question(database)
-            except sqlite3.Error as problem:
-                if patience.try_again(problem):
-                    continue
-                self._hang_up()
-                raise translate(problem, f"read {self.folder.inbound_db}") from problem
-
-    def _inbound_connection(self) -> sqlite3.Connection | None:
-        if self._reading is not None:
-            # Where a VM's file sharing lies between, only opening a file makes the kernel ask for what is new; a
-            # connection that is kept would miss messages (messaging.md 3.2).  No lock is held now that this could drop.
-            try:
-                os.close(os.open(self._inbound_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
-            except OSError as problem:
-                self._hang_up()
-                raise MailboxDamaged(f"could not open {self._inbound_path}: {problem.strerror}") from problem
-            return self._reading
-        refuse_special_file(self.folder.inbound_db)
-        database = open_reader(self.folder.inbound_db)
-        try:
-            if not self._ready(database):
-                database.close()
-                return None
-            database.execute("ATTACH ? AS out", (f"{self.folder.outbound_db.as_uri()}?mode=ro",))
-        except BaseException:
-            database.close()
-            raise
-        self._reading = database
-        return database
-
-    def _ready(self, database: sqlite3.Connection) -> bool:
-        """Whether the host has made its tables, in a format that we read."""
-        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
-            return False
-        version = meta(database, "format")
-        if version not in {str(format_) for format_ in READABLE_FORMATS}:
-            raise MailboxFormat(
-                f"{self.folder.inbound_db} has format {version!r}; this runner reads {sorted(READABLE_FORMATS)}"
-            )
-        return True
-
-    def _hang_up(self) -> None:
-        if self._reading is not None:
-            self._reading.close()
-            self._reading = None
-
-    @staticmethod
-    def _first_look(database: sqlite3.Connection) -> tuple[int, int]:
-        last = database.execute("SELECT max(seq) FROM messages_in").fetchone()[0]
-        return int(last or 0), int(meta(database, "floor") or 0)
 
     def _connection(self) -> sqlite3.Connection:
         if self._database is None:
