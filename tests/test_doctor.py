@@ -68,7 +68,7 @@ def files_of(exchange: Exchange) -> set[str]:
 def test_a_healthy_home_is_proved_healthy_with_a_host_and_without_and_nothing_is_left(exchange: Exchange) -> None:
     checks = {
         "home", "disk", "configuration", "store", "clock", "host", "plugins", "messages", "mailboxes", "ingress",
-        "secrets", "people", "approvals", "channel:terminal", "channel:box", "agent:andy", "runtime:process",
+        "secrets", "people", "approvals", "tasks", "channel:terminal", "channel:box", "agent:andy", "runtime:process",
         "reach:andy",
     }  # fmt: skip
     offline = doctor(exchange)

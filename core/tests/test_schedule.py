@@ -13,7 +13,9 @@ import pytest
 from jackfield.api import TaskChange
 from jackfield.clock import UnixMs
 from jackfield.errors import Conflict, MalformedData, NotFound
+from jackfield.host.diagnosis.checks import run_check
 from jackfield.host.schedule.claiming import FEED, claim
+from jackfield.host.services.context import ServiceContext
 from jackfield.models import AckStatus, CatchUp, InboundState, RunState, TaskContent, TaskState
 from jackfield.store import groups, inbound, sessions, tasks
 
@@ -371,6 +373,8 @@ async def test_a_task_of_a_chat_that_is_gone_is_stopped(office: Office) -> None:
     stopped = await office.task(task)
     assert stopped.state is TaskState.STOPPED
     assert "not known any more" in (stopped.reason or "")
+    (finding,) = await run_check(ServiceContext(office.bench.hub, None), "tasks")
+    assert task.id in finding.text and "resume" in (finding.fix or "")
 
 
 async def test_a_store_that_fails_is_asked_again_after_a_rest_and_nothing_is_lost(office: Office) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "change",
     "claimed",
     "count_live",
+    "counts",
     "delete_run",
     "due",
     "end_run",
@@ -179,6 +180,11 @@ def of_conversation(
         (agent_group_id, session_key, creator, limit),
     )
     return sorted((_task(row) for row in rows), key=lambda task: (task.created_at, task.id))
+
+
+def counts(db: sqlite3.Connection) -> dict[str, int]:
+    """How many series are in each state."""
+    return {str(state): int(count) for state, count in db.execute("SELECT state, count(*) FROM tasks GROUP BY state")}
 
 
 def count_live(db: sqlite3.Connection, agent_group_id: AgentGroupId) -> int:

@@ -22,9 +22,9 @@ from jackfield.host.diagnosis.secrets import secrets
 from jackfield.host.diagnosis.threads import in_thread
 from jackfield.host.registration.claiming import unowned
 from jackfield.ids import SessionId, new_id
-from jackfield.models import AgentGroup, Session, SessionMode, SessionStatus
+from jackfield.models import AgentGroup, Session, SessionMode, SessionStatus, TaskState
 from jackfield.plugins import Kind
-from jackfield.store import approval_cards, groups, health, sessions
+from jackfield.store import approval_cards, groups, health, sessions, tasks
 
 if TYPE_CHECKING:
     from jackfield.host.services.context import ServiceContext
@@ -45,6 +45,7 @@ async def check_names(context: ServiceContext) -> list[str]:
     """All checks of this home, in the order in which they are told."""
     found = await context.hub.store.read(groups.agent_groups)
     names = ["store", "secrets", "clock", "host", "plugins", "messages", "mailboxes", "ingress", "people", "approvals"]
+    names.append("tasks")
     names += [f"channel:{name}" for name in context.hub.configuration.channels]
     names += [f"agent:{group.folder}" for group in found]
     names += [f"runtime:{name}" for name in sorted(_runtimes(context, found))]
@@ -200,6 +201,16 @@ async def _approvals(context: ServiceContext, subject: str) -> list[Finding]:
     return findings or [ok("approvals", "nothing waits for a decision that nobody was asked for")]
 
 
+async def _tasks(context: ServiceContext, subject: str) -> list[Finding]:
+    stopped = await context.hub.store.read(tasks.tasks, states=(TaskState.STOPPED,), limit=20)
+    return [
+        warning(
+            "tasks", f"task {task.id} was stopped: {task.reason}", f"mend it, then `jackfield task resume {task.id}`"
+        )
+        for task in stopped
+    ] or [ok("tasks", "the host has stopped none")]
+
+
 # ---- agents
 
 
@@ -271,6 +282,7 @@ _CHECKS: dict[str, Check] = {
     "ingress": channels.ingress,
     "people": _people,
     "approvals": _approvals,
+    "tasks": _tasks,
     "channel": channels.channel,
     "agent": _agent,
     "runtime": _runtime,

@@ -11,7 +11,7 @@ from jackfield.host.agents.ends import stopped_chains
 from jackfield.host.logs.files import log_troubles
 from jackfield.host.registration.claiming import unowned
 from jackfield.host.services.context import Args, ServiceContext, operation
-from jackfield.store import approvals, deliveries, inbound
+from jackfield.store import approvals, deliveries, inbound, tasks
 
 __all__: list[str] = []
 
@@ -25,6 +25,7 @@ async def status(context: ServiceContext, args: Args) -> dict[str, Any]:
             "messages": inbound.counts(db),
             "deliveries": deliveries.counts(db),
             "approvals": approvals.counts(db),
+            "tasks": tasks.counts(db),
         }
         return counts, stopped_chains(db)
 

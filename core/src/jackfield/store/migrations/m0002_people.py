@@ -172,6 +172,7 @@ _SCHEDULE = (
     "CREATE INDEX tasks_by_session ON tasks (agent_group_id, session_key)",
     "CREATE INDEX tasks_held ON tasks (agent_group_id, session_key, next_at) WHERE held = 1",
     "CREATE INDEX tasks_by_creator ON tasks (creator) WHERE creator IS NOT NULL",
+    "CREATE INDEX tasks_by_state ON tasks (state)",
     "CREATE INDEX tasks_by_time ON tasks (created_at)",
     "CREATE INDEX tasks_ended ON tasks (updated_at) WHERE state IN ('done', 'cancelled')",
     "CREATE INDEX tasks_unsaid ON tasks (id) WHERE unsaid IS NOT NULL",
