@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jackfield.errors import ConfigError, Conflict, MalformedData, NotFound, RolledBack, UsageError
+from jackfield.errors import (
+    ConfigError,
+    Conflict,
+    JackfieldError,
+    MalformedData,
+    NotFound,
+    RolledBack,
+    UsageError,
+)
 
+from tests.conftest import MakeExchange
 from tests.harness.exchange import Exchange, prepared
 from tests.harness.registries import MARK, registries
 
@@ -119,7 +130,9 @@ def test_a_failed_installation_changes_nothing_and_runs_no_code_of_a_package(ber
 def test_packages_of_node_are_installed_without_their_scripts(berta: Exchange) -> None:
     add(berta, npm=["little"])
     folder = build_of(berta, "npm") / "node_modules"
-    assert (folder / "little" / "little.js").exists() and (folder / ".bin" / "little").exists()
+    program = folder / ".bin" / "little"
+    assert (folder / "little" / "little.js").exists() and not program.is_symlink(), "backups hold no links"
+    assert subprocess.run([program, "one"], capture_output=True, text=True, check=True).stdout == "little one\n"
     assert traces(berta) == []
     with pytest.raises(RolledBack, match="could not install little, nobody-has-it"):
         add(berta, npm=["nobody-has-it"])
@@ -327,3 +340,26 @@ def test_the_doctor_tries_the_servers_and_misses_packages(berta: Exchange) -> No
     assert [level for level, _ in findings("reach:berta")] == ["ok"]
     change_agent(berta, 'pip = ["tiny"]', 'pip = ["tiny", "other"]', "berta")
     assert ("warning", "recorded packages are not installed: pip: other") in findings("agent:berta")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["host.approval.before_deed", "host.approval.after_deed"])
+def test_a_host_that_is_killed_around_an_installation_ends_with_it_done_once(
+    make_exchange: MakeExchange, sources: dict[str, str], point: str
+) -> None:
+    """C153: what was approved is done again from its beginning, and leads to the same state."""
+    exchange = make_exchange(environment=sources, host_settings="loop_turns = 0")
+    change_agent(exchange, 'tools = ["messaging"]', 'tools = ["messaging", "selfmod"]')
+    exchange.join("work")
+    exchange.start(JACKFIELD_KILL_AT=point)
+    id = ask(exchange, "install_packages", reason="to be tiny", pip=["tiny==1.0"])
+    with contextlib.suppress(JackfieldError):
+        exchange.op("approval.decide", id=id)
+    exchange.wait_for(exchange.process_ended, f"the host's death at {point}")
+    exchange.start()
+    exchange.wait_text("work", "Installed (pip: tiny==1.0)")
+    assert exchange.op("approval.show", id=id)["outcome"] == "done"
+    assert agent_file(exchange).read_text(encoding="utf-8").count("tiny==1.0") == 1
+    folder = exchange.home.groups / "andy" / "packages" / "pip"
+    assert [path.name for path in folder.iterdir()] == [installed(exchange)["pip"]["build"]]
+    assert list((exchange.home.root / "workshop").iterdir()) == []

@@ -42,9 +42,21 @@ _PIP = (
     "--progress-bar=off",
     "--no-warn-script-location",
 )
-_UV = ("--only-binary=:all:", "--no-cache", "--no-config", "--no-progress", "--python", "python3")
+_UV = ("--only-binary=:all:", "--no-cache", "--link-mode=copy", "--no-config", "--no-progress", "--python", "python3")
 _UV_CALLS = {"trusted-host": "allow-insecure-host"}
 _NPM = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--omit=dev")
+_NO_LINKS = r"""
+const fs = require("fs"), path = require("path"), folder = process.argv[1];
+for (const name of fs.existsSync(folder) ? fs.readdirSync(folder) : []) {
+  const file = path.join(folder, name);
+  if (!fs.lstatSync(file).isSymbolicLink()) continue;
+  const target = fs.readlinkSync(file);
+  fs.unlinkSync(file);
+  if (/^[\w@.\/-]+$/.test(target))
+    fs.writeFileSync(file, `#!/bin/sh\nexec "$(dirname "$0")/${target}" "$@"\n`, { mode: 0o755 });
+}
+"""
+"""npm makes links to programs; backups and exports hold no links, so they become files that start them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +160,8 @@ async def build(bench: Bench, manager: Manager, packages: Sequence[str], seconds
             if manager == "pip"
             else None,
         )
+    if manager == "npm":
+        await bench.run(["node", "-e", _NO_LINKS, f"{folder}/node_modules/.bin"], {}, seconds)
     built = bench.place.group.workspace / manager
     await asyncio.to_thread(_check, built)
     return built
