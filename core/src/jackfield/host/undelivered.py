@@ -35,7 +35,8 @@ def undelivered(parts: Sequence[Delivery]) -> str | None:
     if not failed and not missing:
         return None
     first = parts[0]
-    text = f"Your message #{first.out_seq} ({first.out_id}) to {first.address} was not delivered"
+    where = "another agent" if first.address.is_agent else first.address
+    text = f"Your message #{first.out_seq} ({first.out_id}) to {where} was not delivered"
     count = sum(one.state in (DeliveryState.SENT, DeliveryState.ACCEPTED) for one in parts)
     arrived = f"; {count} of {first.parts} parts arrived" if first.parts > 1 else ""
     if missing or len(failed) > 1 or (arrived and files_alone(failed[0])):
