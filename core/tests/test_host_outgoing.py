@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jackfield.api import OutboundPart, OutboundVerdict, SendPath, hookimpl
 from jackfield.host.degrade import card_text, degrade, prompt_text
-from jackfield.host.outgoing import message_parts
+from jackfield.host.parts import message_parts
 from jackfield.host.questions import match_text_answer
 from jackfield.models import (
     Address,

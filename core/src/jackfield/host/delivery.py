@@ -15,8 +15,11 @@ from jackfield.host.channels import ChannelDirectory
 from jackfield.host.degrade import degrade
 from jackfield.host.delivery_worker import Ended, Workers
 from jackfield.host.hub import Hub
-from jackfield.host.outgoing import Planner, Refusal, message_parts, passed_hooks, remove_files
+from jackfield.host.outbound_hooks import Refusal, passed_hooks
+from jackfield.host.outgoing import Planner
+from jackfield.host.outgoing_files import remove_files
 from jackfield.host.pacing import Pacer
+from jackfield.host.parts import message_parts
 from jackfield.host.secrets.masking import masked
 from jackfield.host.sending import Sender
 from jackfield.host.streams import Streams

@@ -9,32 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import mimetypes
-import shutil
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jackfield.api import Channel, Edits, OutboundPart, Reacts, SendPath, Splits
+from jackfield.api import Channel, Edits, OutboundPart, Reacts, SendPath
 from jackfield.clock import UnixMs
-from jackfield.errors import HookFailed, JackfieldError, MalformedData, UnsafePath
+from jackfield.errors import JackfieldError
 from jackfield.host.agents import line, places
 from jackfield.host.channels import ChannelDirectory
-from jackfield.host.degrade import degrade, too_long
+from jackfield.host.degrade import degrade
 from jackfield.host.hub import Hub
-from jackfield.ids import DeliveryId, InboundId, QuestionId, SessionId, derive_id, is_id
-from jackfield.mailbox import SessionFolder, safe_name
+from jackfield.host.outbound_facts import Facts, facts_of, ids_of_inbound
+from jackfield.host.outbound_hooks import Refusal, passed_hooks
+from jackfield.host.outgoing_files import copy_file, remove_files, write_file
+from jackfield.host.parts import message_parts
+from jackfield.ids import DeliveryId, QuestionId, SessionId, derive_id, is_id
 from jackfield.models import (
     Address,
     AgentGroup,
     Capabilities,
-    Card,
     Delivery,
     DeliveryState,
     EditContent,
     MessageContent,
-    MessageReceived,
     MessageRef,
     OutboundRow,
     OutFile,
@@ -46,16 +45,13 @@ from jackfield.models import (
     Support,
     Threads,
     dumps,
-    loads,
 )
-from jackfield.models.splitting import LEAST_LIMIT, opening, split_text
-from jackfield.store import chats, deliveries, events, inbound, questions, wirings
+from jackfield.models.splitting import opening
+from jackfield.store import deliveries, questions
 
-__all__ = ["WHOLE", "Planned", "Planner", "Refusal", "message_parts", "passed_hooks", "remove_files"]
+__all__ = ["WHOLE", "Planned", "Planner"]
 
 log = logging.getLogger(__name__)
-
-_Composer = Callable[[str], Awaitable[str]]
 
 OPENING = 2048
 """Bytes of a text that became a file."""
@@ -71,16 +67,6 @@ LONGEST_QUESTION = 7 * 86_400_000
 """Milliseconds that a question may stay open, whatever the agent asked for."""
 
 
-class Refusal(Exception):
-    """A message that will not be sent; `state` and `reason` go into the ledger."""
-
-    def __init__(self, state: DeliveryState, reason: str, error: str) -> None:
-        super().__init__(error)
-        self.state = state
-        self.reason = reason
-        self.error = error
-
-
 @dataclass(frozen=True, slots=True)
 class Planned:
     """The parts for the ledger, and what the agent should be told of."""
@@ -88,12 +74,6 @@ class Planned:
     parts: list[Delivery]
     notes: tuple[str, ...] = ()
     """What was degraded or left out, each a short phrase."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    allowed: bool
-    is_group: bool
 
 
 class Planner:
@@ -126,7 +106,7 @@ class Planner:
     ) -> Planned:
         if address.is_agent:
             return await self._to_agent(session, row, address, now)
-        facts = self._hub.store.peek(_facts, session, group, address)
+        facts = self._hub.store.peek(facts_of, session, group, address)
         if not facts.allowed:
             raise Refusal(
                 DeliveryState.BLOCKED,
@@ -239,7 +219,7 @@ class Planner:
         address: Address,
         channel: Channel | None,
         can: Capabilities,
-        facts: _Facts,
+        facts: Facts,
         now: UnixMs,
     ) -> Planned:
         files, notes = await self._copied(session, row, content.files)
@@ -304,7 +284,7 @@ class Planner:
             return replace(message, text=text), ["only the opening of the long text was sent"]
         target = self.files_of(session.id, row.seq) / "whole" / "message.md"
         try:
-            await asyncio.to_thread(_write, target, data)
+            await asyncio.to_thread(write_file, target, data)
         except OSError as problem:
             raise Refusal(DeliveryState.FAILED, "NoSpace", f"the long text can't be kept: {problem.strerror}") from None
         whole = OutFile(name="message.md", path=str(target), size=len(data), mime="text/markdown")
@@ -324,7 +304,7 @@ class Planner:
         bad: list[str] = []
         for name in dict.fromkeys(names[:MAX_FILES]):
             try:
-                good.append(await asyncio.to_thread(_copy, source, row.id, name, target, limit))
+                good.append(await asyncio.to_thread(copy_file, source, row.id, name, target, limit))
             except (JackfieldError, OSError) as problem:
                 bad.append(f"the file {name[:80]!r} was not sent: {problem}")
         if len(names) > MAX_FILES:
@@ -384,137 +364,6 @@ class Planner:
         )
 
 
-# ---- reading
-
-
-def _facts(db: sqlite3.Connection, session: Session, group: AgentGroup, address: Address) -> _Facts:
-    chat = chats.messaging_group_at(db, address.chat)
-    own = chat is not None and chat.id == session.messaging_group_id
-    allowed = own or wirings.may_send(db, group.id, address)
-    return _Facts(allowed, chat is not None and chat.is_group)
-
-
-def ids_of_inbound(
-    db: sqlite3.Connection, session: Session, address: Address, inbound_id: InboundId
-) -> tuple[str, ...]:
-    """The platform's ids of the message that is answered, only if it was written in this very place (C052)."""
-    entry = inbound.entry(db, inbound_id)
-    if entry is None or entry.session_id != session.id or entry.event_id is None:
-        return ()
-    stored = events.event(db, entry.event_id)
-    if stored is None or stored.type != MessageReceived.__name__:
-        return ()
-    try:
-        event = loads(MessageReceived, stored.body)
-    except MalformedData:
-        return ()
-    return event.ref.ids if event.address == address else ()
-
-
-# ---- hooks
-
-
-async def passed_hooks(hub: Hub, part: OutboundPart) -> OutMessage:
-    """The message after the guards allowed it and the composing hooks changed its words (C187, C189).
-
-    Raises:
-        Refusal: a guard said no, or failed.
-    """
-    dispatcher = hub.plugins.dispatcher
-    if dispatcher.has("intercept_outbound"):
-        try:
-            verdict = await dispatcher.first("intercept_outbound", part=part)
-        except HookFailed as problem:
-            raise Refusal(DeliveryState.BLOCKED, "GuardFailed", str(problem)) from None
-        if verdict is not None and not verdict.allow:
-            raise Refusal(DeliveryState.BLOCKED, "Guard", verdict.reason or "a guard blocked it")
-    if not dispatcher.has("compose_outbound"):
-        return part.message
-
-    async def composed(text: str) -> str:
-        return await dispatcher.compose("compose_outbound", "text", text, part=part) if text else text
-
-    message = part.message
-    card, prompt = message.card, message.prompt
-    if card is not None:
-        card = await _composed_card(card, composed)
-    if prompt is not None:
-        prompt = await _composed_prompt(prompt, composed)
-    return replace(message, text=await composed(message.text), card=card, prompt=prompt)
-
-
-async def _composed_card(card: Card, composed: _Composer) -> Card:
-    return replace(
-        card,
-        title=await composed(card.title),
-        text=await composed(card.text),
-        fields=tuple(
-            [replace(item, name=await composed(item.name), value=await composed(item.value)) for item in card.fields]
-        ),
-        links=tuple([replace(link, label=await composed(link.label)) for link in card.links]),
-        fallback_text=await composed(card.fallback_text),
-    )
-
-
-async def _composed_prompt(prompt: Prompt, composed: _Composer) -> Prompt:
-    return replace(
-        prompt,
-        title=await composed(prompt.title),
-        question=await composed(prompt.question),
-        choices=tuple(
-            [
-                replace(
-                    choice,
-                    label=await composed(choice.label),
-                    selected_label=await composed(choice.selected_label),
-                )
-                for choice in prompt.choices
-            ]
-        ),
-    )
-
-
-# ---- cutting
-
-
-def message_parts(
-    message: OutMessage, address: Address, channel: Channel | None, can: Capabilities
-) -> list[OutMessage]:
-    """A degraded message as the messages that the platform takes, in order: text, files, then card or question."""
-    if message.prompt is not None and too_long(message.prompt.title + "\n\n" + message.prompt.question, can):
-        prompt = message.prompt
-        text = "\n\n".join(piece for piece in (message.text, prompt.question) if piece.strip())
-        message = replace(message, text=text, prompt=replace(prompt, question="\u2026"))
-    if isinstance(channel, Splits):
-        try:
-            own = list(channel.split(address, message))
-        except Exception:
-            log.exception("channel %s could not split a message; the core does it", address.instance)
-            own = []
-        if own:
-            return own
-    limit = max(can.text_limit, LEAST_LIMIT) if can.text_limit is not None else None
-    chunks = split_text(message.text, limit, can.text_unit)
-    if chunks == [message.text] and not message.files:
-        return [message]
-    count = max(1, can.file_max_count)
-    batches = [message.files[at : at + count] for at in range(0, len(message.files), count)]
-    bare = replace(message, text="", files=(), prompt=None, card=None)
-    parts = [replace(bare, text=chunk) for chunk in chunks]
-    caption = can.caption_limit
-    for index, batch in enumerate(batches):
-        if index == 0 and len(parts) == 1 and (caption is None or len(parts[0].text) <= caption):
-            parts[0] = replace(parts[0], files=batch)
-        else:
-            parts.append(replace(bare, files=batch))
-    if message.prompt is not None or message.card is not None:
-        if len(parts) == 1 and not parts[0].files:
-            parts[0] = replace(parts[0], prompt=message.prompt, card=message.card)
-        else:
-            parts.append(replace(bare, prompt=message.prompt, card=message.card))
-    return [part if number == 0 else replace(part, reply_to=None) for number, part in enumerate(parts)]
-
-
 # ---- small things
 
 
@@ -544,31 +393,3 @@ def _shown(row: OutboundRow) -> str:
 def _bare(emoji: str) -> str:
     """Without variation selectors and skin tones (C060, C062)."""
     return "".join(char for char in emoji if char not in "\ufe0e\ufe0f" and not "\U0001f3fb" <= char <= "\U0001f3ff")
-
-
-def _copy(source: SessionFolder, row_id: str, name: str, target: Path, limit: int) -> OutFile:
-    safe_name(name)
-    with source.open_outbox(row_id, name) as file:
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = target / name
-        with path.open("wb") as copy:
-            size = 0
-            while chunk := file.read(1 << 18):
-                size += len(chunk)
-                if size > limit:
-                    break
-                copy.write(chunk)
-        if size > limit:
-            path.unlink()
-            raise UnsafePath(f"it is larger than {limit:,} bytes")
-    return OutFile(name=name, path=str(path), size=size, mime=mimetypes.guess_type(name)[0])
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.write_bytes(data)
-
-
-def remove_files(folder: Path) -> None:
-    """Forget the copies of a row's files; missing is fine."""
-    shutil.rmtree(folder, ignore_errors=True)

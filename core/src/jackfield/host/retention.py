@@ -16,7 +16,7 @@ from pathlib import Path
 from jackfield.clock import UnixMs
 from jackfield.errors import JackfieldError, MailboxDamaged, MailboxError
 from jackfield.host.hub import Hub
-from jackfield.host.outgoing import remove_files
+from jackfield.host.outgoing_files import remove_files
 from jackfield.host.spool import Spool
 from jackfield.ids import AgentGroupId, ApprovalId, InboundId, SessionId
 from jackfield.mailbox import HostMailbox, SessionFolder, Watermark

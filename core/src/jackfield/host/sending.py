@@ -27,7 +27,8 @@ from jackfield.errors import (
 from jackfield.host.channels import ChannelInstance
 from jackfield.host.degrade import degrade
 from jackfield.host.hub import Hub
-from jackfield.host.outgoing import WHOLE, message_parts
+from jackfield.host.outgoing import WHOLE
+from jackfield.host.parts import message_parts
 from jackfield.host.secrets.masking import masked_error
 from jackfield.host.streams import Streams
 from jackfield.models import (

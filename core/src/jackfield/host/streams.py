@@ -17,7 +17,7 @@ from jackfield.api import Streams as StreamingChannel
 from jackfield.errors import ChannelError, JackfieldError
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.hub import Hub
-from jackfield.host.outgoing import ids_of_inbound
+from jackfield.host.outbound_facts import ids_of_inbound
 from jackfield.ids import SessionId, TurnId
 from jackfield.models import (
     Address,

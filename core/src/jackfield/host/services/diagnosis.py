@@ -12,7 +12,7 @@ from jackfield.api import Channel, Deletes, KeepsHistory, OutboundPart, SendPath
 from jackfield.errors import ChannelError, Conflict, NotFound, Unsupported, UsageError
 from jackfield.host.diagnosis import Finding, channels, checks, error
 from jackfield.host.ingress import mount_points
-from jackfield.host.outgoing import Refusal, passed_hooks
+from jackfield.host.outbound_hooks import Refusal, passed_hooks
 from jackfield.host.services.context import Args, ServiceContext, chat_address, operation
 from jackfield.host.services.shapes import delivery_json
 from jackfield.host.text_of import text_of
