@@ -557,6 +557,18 @@ async def test_aliases_of_who_was_let_in_find_them(tmp_path: Path) -> None:
         assert await door.inboxes() == ["queued let me in"]
 
 
+async def test_where_somebody_wrote_is_found_beside_messages_that_were_forgotten(tmp_path: Path) -> None:
+    """A card goes to the chat from which its reader wrote last; of what was ignored only the key is kept."""
+    async with a_door(tmp_path / "home") as door:
+        dm = replace(ROOM, platform_id="dm")
+        await door.wire(door.bench.group, policy=UnknownSenderPolicy.PUBLIC, at=dm, engage_mode=EngageMode.ALWAYS)
+        await door.bench.hub.store.write(lambda db: db.execute("UPDATE messaging_groups SET is_group = 0") and None)
+        await door.say("just chatting", addressed=Addressed.NONE)
+        await door.say("hello", at=dm, is_group=False, addressed=Addressed.DM, kind=ConversationKind.DM)
+        await door.say("just chatting", addressed=Addressed.NONE)
+        assert await door.bench.hub.store.read(dms.seen, "ann", "fake", "fake") == dm
+
+
 # ---- the owner
 
 

@@ -53,7 +53,9 @@ def seen(db: sqlite3.Connection, handle: str, channel_type: str, instance: str) 
     rows = db.execute(
         "SELECT body FROM events WHERE ord > (SELECT coalesce(max(ord), 0) FROM events) - ?1 "
         "AND channel_type = ?2 AND instance = ?3 AND type = 'MessageReceived' "
-        "AND json_extract(body, '$.sender.handle') = ?4 AND coalesce(json_extract(body, '$.is_group'), 0) = 0 "
+        # Of what was ignored nothing is kept, and an empty text is no JSON.
+        "AND CASE WHEN body = '' THEN 0 ELSE json_extract(body, '$.sender.handle') = ?4 "
+        "AND coalesce(json_extract(body, '$.is_group'), 0) = 0 END "
         "ORDER BY ord DESC LIMIT 5",
         (LOOKED_AT, channel_type, instance, handle),
     )
