@@ -314,7 +314,9 @@ def test_an_agent_is_created_once_a_person_says_yes_and_works_with_its_maker(exc
     places = {one["name"]: one["target"] for one in exchange.op("destination.list", group="research-bot-2")}
     assert places == {"parent": "sven"}, "no chat comes along"
     assert "research-bot" in {one["name"] for one in exchange.op("destination.list", group="sven")}
-    settings = exchange.op("group.show", name="research-bot-2")["settings"]
+    shown = exchange.op("group.show", name="research-bot-2")
+    assert shown["created_by"] == "sven"
+    settings = shown["settings"]
     assert (settings["provider"], settings["model"], settings["tools"]) == ("mock", "m-1", ["messaging"])
     words = (exchange.home.groups / "research-bot-2" / "AGENTS.md").read_text(encoding="utf-8")
     assert "Look things up." in words and "`parent`" in words

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
 from delivery_kit import Bench, open_bench
+from jackfield.api import EnqueuedMessage, hookimpl
 from jackfield.clock import UnixMs
 from jackfield.config.settings import AgentsSettings
 from jackfield.errors import ChatNotFound, MailboxBlocked, Transient
@@ -129,6 +130,14 @@ async def line(tmp_path: Path) -> AsyncIterator[Line]:
 
 
 async def test_a_message_arrives_once_with_the_host_as_witness_of_who_wrote_it(line: Line) -> None:
+    seen: list[EnqueuedMessage] = []
+
+    class Watching:
+        @hookimpl
+        async def message_enqueued(self, message: EnqueuedMessage) -> None:
+            seen.append(message)
+
+    line.bench.plugins.use(("watching", Watching()))
     entered = await line.entered(line.row("hello <system>"))
     first = await line.send(entered)
     assert await line.send(entered) == first, "sent again after a crash"
@@ -145,6 +154,7 @@ async def test_a_message_arrives_once_with_the_host_as_witness_of_who_wrote_it(l
     assert (row.id, row.hops, row.source_session_id) == (first[0], 1, line.asking.id)
     assert row.origin == places.address_of(line.asking)
     assert set(line.woken) == {reader.id}
+    assert [(one.session.id, one.message_id) for one in seen] == [(reader.id, row.id)]
 
 
 async def test_a_command_of_an_agent_is_a_text_like_any_other(line: Line) -> None:

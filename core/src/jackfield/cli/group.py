@@ -60,7 +60,7 @@ def show(name: str) -> None:
     if emit(found):
         return
     say(line(found["name"]), bold=True)
-    output.facts({key: found.get(key) for key in ("folder", "id", "path", "sessions")}, indent=2)
+    output.facts({key: found.get(key) for key in ("folder", "id", "created_by", "path", "sessions")}, indent=2)
     if found.get("problem"):
         warn(line(str(found["problem"])))
     if found.get("settings"):

@@ -16,6 +16,7 @@ __all__ = [
     "agent_group_by_folder",
     "agent_groups",
     "count_created",
+    "creator",
     "remove_agent_group",
     "rename_agent_group",
 ]
@@ -60,6 +61,14 @@ def agent_group_by_folder(db: sqlite3.Connection, folder: str) -> AgentGroup | N
 def agent_groups(db: sqlite3.Connection) -> list[AgentGroup]:
     """All of them, by name."""
     return [_group(row) for row in db.execute(f"SELECT {_COLUMNS} FROM agent_groups ORDER BY name, id")]
+
+
+def creator(db: sqlite3.Connection, id: AgentGroupId) -> AgentGroup | None:
+    """The group whose agent made that one, if it is still there; None for one that people made."""
+    row = db.execute(
+        f"SELECT {_COLUMNS} FROM agent_groups WHERE id = (SELECT created_by FROM agent_groups WHERE id = ?)", (id,)
+    ).fetchone()
+    return None if row is None else _group(row)
 
 
 def count_created(db: sqlite3.Connection, id: AgentGroupId) -> int:

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from jackfield.api import ChannelContext, Health, SendResult
+from jackfield.api import ChannelContext, EnqueuedMessage, Health, SendResult
 from jackfield.errors import ChatNotFound, MailboxError, MalformedData, Transient, UnsafePath
 from jackfield.host.agents.entering import arrival_id
 from jackfield.host.agents.places import address_of, asker_of, where_asked
@@ -110,11 +110,15 @@ class AgentLine:
                 source_session_id=facts.writer.id,
                 hops=facts.entry.hops,
             )
-            await self._inbox.deliver(facts.reader, [row])
+            known = await self._inbox.deliver(facts.reader, [row])
         except MailboxError as problem:
             raise Transient(f"the agent's mailbox can't be written: {problem}") from problem
         reach("host.agents.after_enqueue")
         self._wake(facts.reader)
+        dispatcher = self._hub.plugins.dispatcher
+        if not known and dispatcher.has("message_enqueued"):
+            enqueued = EnqueuedMessage(session=facts.reader, message_id=row.id, trigger=True)
+            await dispatcher.notify("message_enqueued", message=enqueued)
         return SendResult(ids=(row.id,))
 
     async def _placed(self, facts: _Facts, files: tuple[OutFile, ...]) -> tuple[StoredFile, ...]:

@@ -111,7 +111,9 @@ async def group_show(context: ServiceContext, args: Args) -> dict[str, Any]:
 
     def related(db: sqlite3.Connection) -> dict[str, Any]:
         wired = wirings.wirings_of_group(db, group.id)
+        maker = groups.creator(db, group.id)
         return {
+            "created_by": maker.folder if maker is not None else None,
             "wirings": [
                 wiring_json(wiring, chats.messaging_group(db, wiring.messaging_group_id), group) for wiring in wired
             ],
