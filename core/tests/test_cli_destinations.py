@@ -46,6 +46,7 @@ def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Operator:
 def test_two_agents_are_joined_and_parted_again(operator: Operator, capsys: Out) -> None:
     """`destination add`, `destination list`, `destination remove`."""
     assert main(["destination", "add", "anna", "bert", "--both"]) == 0
+    assert "bert may write to anna, and calls it anna" in capsys.readouterr().out
     assert operator.places("anna") == {"bert": "bert"} and operator.places("bert") == {"anna": "anna"}
     assert main(["destination", "list", "anna", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
