@@ -24,9 +24,10 @@ from jackfield.config.check import Text, check_table
 from jackfield.config.files import one_editor, write_atomically
 from jackfield.config.home import Home
 from jackfield.config.lines import KeyPath, split_key
-from jackfield.config.load import Configuration, _read, check_agent_text, check_text
+from jackfield.config.load import Configuration, check_agent_text, check_text
 from jackfield.config.problems import Problem, Severity, near, refuse
 from jackfield.config.settings import AgentSettings, AgentsSettings, ApprovalSettings, HostSettings, IngressSettings
+from jackfield.config.toml_files import read_text
 from jackfield.errors import ConfigError, Conflict, NotFound, UsageError
 
 __all__ = [
@@ -126,7 +127,7 @@ def put_channel(
         ConfigError: the settings are not usable; nothing is changed.
     """
     home.require()
-    if instance not in check_text(home, _read(home.jackfield_toml)).channels:
+    if instance not in check_text(home, read_text(home.jackfield_toml)).channels:
         add_channel(home, channel_type, instance, settings, more_checks=more_checks)
         return False
 
@@ -188,7 +189,7 @@ def set_agent_value(folder: Path, key: str, text: str | None) -> Json:
         return check_agent_text(folder, new).problems
 
     with one_editor(folder):
-        old = _read(file, follow_links=False) if file.exists() else ""
+        old = read_text(file, follow_links=False) if file.exists() else ""
         _write(file, old, change, check, f"`{key}` was not set")
     return value
 
@@ -216,7 +217,7 @@ def change_agent(folder: Path, values: Mapping[KeyPath, Json], refused: str) -> 
         return check_agent_text(folder, new).problems
 
     with one_editor(folder):
-        old = _read(file, follow_links=False) if file.exists() else ""
+        old = read_text(file, follow_links=False) if file.exists() else ""
         _write(file, old, change, check, refused)
 
 
@@ -311,7 +312,7 @@ def _edit_home(
         return more_checks(check_text(home, new)) if more_checks is not None else ()
 
     with one_editor(file.parent):
-        _write(file, _read(file), change, check, refused, check_more)
+        _write(file, read_text(file), change, check, refused, check_more)
 
 
 def _write(

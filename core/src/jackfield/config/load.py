@@ -8,14 +8,11 @@ Both go through the same function, so they can't disagree.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import stat
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Literal, TypeVar, cast, get_args
 
 from pydantic import BaseModel
 
@@ -25,6 +22,7 @@ from jackfield.config.home import Home
 from jackfield.config.lines import KeyPath, find_lines
 from jackfield.config.problems import Problem, Severity, near, refuse, shown
 from jackfield.config.settings import AgentSettings, AgentsSettings, ApprovalSettings, HostSettings, IngressSettings
+from jackfield.config.toml_files import Table, about_whole, parse, read_text
 from jackfield.errors import ConfigError
 from jackfield.models import AGENT_CHANNEL
 
@@ -43,10 +41,8 @@ __all__ = [
 ]
 
 M = TypeVar("M", bound=BaseModel)
-Table = dict[str, Any]
 BotPolicy = Literal["none", "mentions", "all"]
 
-SIZE_LIMIT = 1_048_576
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
 _NAME_RULE = "letters, digits, '_' and '-', at most 64, first a letter or digit"
 _TABLES = ("host", "ingress", "approvals", "agents", "channels", "extensions", "runtimes")
@@ -133,7 +129,7 @@ def load(home: Home, *, strict: bool = False, fall_back: bool = True) -> Configu
     home.require()
     file = home.jackfield_toml
     try:
-        found = check_text(home, _read(file))
+        found = check_text(home, read_text(file))
     except ConfigError as error:
         if strict or not fall_back:
             raise
@@ -150,7 +146,7 @@ def check_text(home: Home, text: str, file: Path | None = None) -> Configuration
         ConfigError: it is not TOML.
     """
     file = file or home.jackfield_toml
-    table = _parse(text, file)
+    table = parse(text, file)
     places = Text(file, find_lines(text))
     problems = [
         places.problem(
@@ -229,9 +225,9 @@ def read_agent(folder: Path) -> AgentFile:
     if not file.is_file() and not file.is_symlink():
         return AgentFile(file, AgentSettings(name=folder.name), (), "")
     try:
-        text = _read(file, follow_links=False)
+        text = read_text(file, follow_links=False)
     except ConfigError as error:
-        return AgentFile(file, None, (_whole(file, error),), "")
+        return AgentFile(file, None, (about_whole(file, error),), "")
     found = check_agent_text(folder, text)
     return AgentFile(file, found.settings, found.problems, agent_digest(folder))
 
@@ -240,9 +236,9 @@ def check_agent_text(folder: Path, text: str) -> Checked[AgentSettings]:
     """What a text would mean as the `agent.toml` of `folder`."""
     file = folder / "agent.toml"
     try:
-        table = _parse(text, file)
+        table = parse(text, file)
     except ConfigError as error:
-        return Checked(None, (_whole(file, error),))
+        return Checked(None, (about_whole(file, error),))
     found = check_table(AgentSettings, table, Text(file, find_lines(text)))
     if found.settings is not None and not found.settings.name:
         return Checked(found.settings.model_copy(update={"name": folder.name}), found.problems)
@@ -257,78 +253,12 @@ def agent_digest(folder: Path) -> str:
         return ""
 
 
-def _read(file: Path, *, follow_links: bool = True) -> str:
-    """The file's text, whatever an editor put around it (BOM, CRLF)."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW))
-        with os.fdopen(descriptor, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ConfigError(f"{file}: it is not a regular file", fix="put a text file there")
-            data = stream.read(SIZE_LIMIT + 1)
-    except OSError as error:
-        raise ConfigError(f"{file}: it can't be read: {error.strerror}", fix=f"look at `ls -l {file}`") from error
-    if len(data) > SIZE_LIMIT:
-        raise ConfigError(f"{file}: it is larger than {SIZE_LIMIT} bytes", fix="a configuration file is short text")
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ConfigError(f"{file}:1: it is stored as UTF-16", fix="save it as UTF-8 in your editor")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            f"{file}:{line}: byte 0x{data[error.start]:02x} is not UTF-8", fix="save the file as UTF-8 in your editor"
-        ) from error
-
-
-def _parse(text: str, file: Path) -> Table:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        reason, _, place = str(error).partition(" (at ")
-        found = re.match(r"line (\d+), column (\d+)", place)
-        line = int(found[1]) if found else text.count("\n") + 1
-        raise ConfigError(
-            f"{file}:{line}: not valid TOML: {reason[:1].lower()}{reason[1:]}{_hint(reason, text, line)}",
-            fix=f"mend line {line}",
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{file}: not usable TOML: a number is too long or brackets are nested too deep", fix="simplify the file"
-        ) from error
-
-
-def _hint(reason: str, text: str, line: int) -> str:
-    """What is most likely meant by the commonest of tomllib's short reasons."""
-    here = text.splitlines()[line - 1].strip() if 0 < line <= len(text.splitlines()) else ""
-    if reason.startswith("Cannot overwrite"):
-        return f" ({shown('', here.partition('=')[0].strip())} is there twice in one table)"
-    if reason.startswith("Cannot declare"):
-        return " (the table is there twice)"
-    if reason.startswith("Invalid value"):
-        return " (a text needs quotes; yes and no are true and false)"
-    return ""
-
-
 def _last_good(home: Home, error: ConfigError) -> Configuration:
     if not home.last_good.is_file():
         raise ConfigError(error.message, fix=error.fix) from error
-    good = check_text(home, _read(home.last_good), home.last_good)
-    broken = _whole(home.jackfield_toml, error, f"; the last good copy is used instead: {home.last_good}")
+    good = check_text(home, read_text(home.last_good), home.last_good)
+    broken = about_whole(home.jackfield_toml, error, f"; the last good copy is used instead: {home.last_good}")
     return replace(good, problems=(broken, *good.problems))
-
-
-def _whole(file: Path, error: ConfigError, more: str = "") -> Problem:
-    """An error about a whole file, as a problem."""
-    message = error.message.removeprefix(str(file))
-    found = re.match(r":(\d+)", message)
-    text = message[found.end() :] if found else message
-    return Problem(
-        file=file,
-        line=int(found[1]) if found else None,
-        key="",
-        message=text.lstrip(": ") + more,
-        severity=Severity.ERROR,
-    )
 
 
 def _meant(key: str) -> str | None:
