@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -17,32 +16,15 @@ from jackfield.api import SendResult
 from jackfield.clock import UnixMs
 from jackfield.errors import Ambiguous, ChannelError, Conflict, JackfieldError, NotFound, RateLimited
 from jackfield.host.channels import ChannelDirectory, ChannelInstance
+from jackfield.host.delivery_records import fail_row, follow, give_back, once_more
 from jackfield.host.hub import Hub
 from jackfield.host.pacing import Pacer, Rate
-from jackfield.host.retry import (
-    SEND_WINDOW,
-    GiveUp,
-    LookUp,
-    MoveTo,
-    SendAgain,
-    SendPlain,
-    SendState,
-    Wait,
-    after_send,
-)
-from jackfield.host.sending import REFUSALS, PartlySent, Sender
-from jackfield.host.undelivered import EARLIER_PART_FAILED, files_alone
+from jackfield.host.retry import SEND_WINDOW, GiveUp, LookUp, MoveTo, SendAgain, SendPlain, SendState, Wait, after_send
+from jackfield.host.sending import PartlySent, Sender
 from jackfield.ids import DeliveryId
-from jackfield.models import (
-    Address,
-    Capabilities,
-    ChannelState,
-    ChannelStatus,
-    Delivery,
-    DeliveryState,
-)
+from jackfield.models import Address, Capabilities, ChannelState, ChannelStatus, Delivery, DeliveryState
 from jackfield.points import reach
-from jackfield.store import chats, deliveries
+from jackfield.store import deliveries
 
 __all__ = ["Ended", "Workers"]
 
@@ -67,9 +49,6 @@ class Ended:
     whole: bool = True
     """False when some of its files were refused."""
 
-
-_OF_FILES = {error.__name__ for error in (*REFUSALS, Ambiguous)}
-"""Reasons for which one file does not arrive, while the next one may."""
 
 _Decided = SendAgain | Wait | GiveUp
 
@@ -150,16 +129,9 @@ class Workers:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=5)
-        doubtful = set(self._in_flight)
-        now = self._hub.clock.now()
-
-        def give_back(db: sqlite3.Connection) -> None:
-            for part in deliveries.left_open(db):
-                if str(part.address) not in doubtful and part.id not in self.left:
-                    deliveries.retry_at(db, part.id, now, "HostStopped", None, now, counts=False)
-
+        doubtful, now = set(self._in_flight), self._hub.clock.now()
         try:
-            await self._hub.store.write(give_back)
+            await self._hub.store.write(give_back, doubtful, self.left, now)
         except JackfieldError as problem:
             log.warning("what was not begun stays in doubt until the next start: %s", problem)
 
@@ -370,7 +342,7 @@ class Workers:
                     if decision.maybe_duplicate:
                         state = replace(state, maybe_duplicate=True)
                         part = replace(part, maybe_duplicate=True)
-                        await self._hub.store.write(_once_more, part.id, str(problem), now)
+                        await self._hub.store.write(once_more, part.id, str(problem), now)
                 case _:
                     return decision, problem
             problem = None
@@ -379,14 +351,8 @@ class Workers:
         """The chat has a new id: what is wired to it follows, and this part goes there."""
         new = replace(part.address, platform_id=new_platform_id)
         log.info("chat %s has moved to %s", part.address.chat, new.chat)
-
-        def move(db: sqlite3.Connection) -> None:
-            chat = chats.messaging_group_at(db, part.address.chat)
-            if chat is not None:
-                chats.move_chat(db, chat.id, new.chat)
-
         try:
-            await self._hub.store.write(move)
+            await self._hub.store.write(follow, part.address.chat, new.chat)
         except (Conflict, NotFound) as problem:
             self._hub.trouble("chat moved")
             log.warning("what is wired to %s could not follow it to %s: %s", part.address.chat, new.chat, problem)
@@ -405,7 +371,7 @@ class Workers:
         Only where files alone were refused does the rest of the row go on (C075).
         """
         now = self._hub.clock.now()
-        await self._hub.store.write(_failed, part, reason, error[:1000], now)
+        await self._hub.store.write(fail_row, part, reason, error[:1000], now)
         self.left.pop(part.id, None)
         log.warning("part %d of %d of %s to %s failed: %s", part.part, part.parts, part.out_id, part.address, reason)
         await self._on_end(Ended(part=part, state=DeliveryState.FAILED, reason=reason, error=error))
@@ -413,17 +379,3 @@ class Workers:
 
 def _account(address: Address) -> str:
     return f"account {address.channel_type} {address.instance}"
-
-
-def _once_more(db: sqlite3.Connection, id: DeliveryId, problem: str, now: UnixMs) -> None:
-    """Record that a part in doubt is sent again, before it is."""
-    deliveries.retry_at(db, id, now, "Ambiguous", problem, now, counts=True, maybe_duplicate=True)
-    deliveries.intent(db, id, now)
-
-
-def _failed(db: sqlite3.Connection, part: Delivery, reason: str, error: str, now: UnixMs) -> None:
-    deliveries.failed(db, part.id, reason, error, now)
-    if part.parts > 1 and not (reason in _OF_FILES and files_alone(part)):
-        for other in deliveries.parts_of(db, part.session_id, part.out_seq):
-            if other.part > part.part and other.state not in deliveries.ENDS:
-                deliveries.failed(db, other.id, EARLIER_PART_FAILED, f"part {part.part} failed: {reason}", now)
