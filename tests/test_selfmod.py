@@ -177,6 +177,8 @@ def test_servers_are_recorded_shown_and_removed(berta: Exchange) -> None:
     ]
     berta.op("group.mcp.add", group="berta", name="far", settings={"url": "https://e.example/mcp", "timeout": 5.0})
     assert "[mcp.far]" in agent_file(berta, "berta").read_text(encoding="utf-8")
+    again = {"name": "files", "settings": {"command": "npx", "env": {"KEY": "secret:FILES"}}}
+    assert "jackfield secret assign FILES berta" in berta.op("group.mcp.add", group="berta", **again)["done"]
     for name, settings in (
         ("X", {"command": "y"}),
         ("a__b", {"command": "y"}),
@@ -246,7 +248,7 @@ def test_an_agent_asks_for_a_package_and_a_server_and_uses_them_once_they_are_ap
     id = ask(exchange, "add_mcp_server", name="keyed", command="tiny-mcp", env=key, reason="to have its key")
     assert "open-sesame" not in str(exchange.op("approval.show", id=id))
     decide(exchange, id, "approve")
-    exchange.wait_text("work", "MCP server keyed is set up")
+    assert "secret assign" not in exchange.wait_text("work", "MCP server keyed is set up")
     assert "open-sesame" not in agent_file(exchange).read_text(encoding="utf-8")
     exchange.say("other", 'mock: tool keyed__variable {"name": "KEY"} mock: say key {result}')
     assert exchange.wait_text("other", "key ").endswith("[secret]")

@@ -29,6 +29,7 @@ from jackfield.host.workshop.shelf import Installed, Shelf
 from jackfield.ids import AgentGroupId, SessionId, new_id
 from jackfield.models import AgentGroup, Session
 from jackfield.models.packages import MANAGERS, Packages
+from jackfield.models.secret_references import secrets_named
 from jackfield.store import groups
 
 __all__ = ["Workshop"]
@@ -222,7 +223,14 @@ class Workshop:
             await asyncio.to_thread(verify_files, files, approved, workspace, bench, self._hub.settings.file_limit)
         await self._edit(group, {("mcp", name): table}, f"MCP server {name!r} was not added")
         await self._settle(group, f"its MCP server {name} is new", asked_in)
-        return f"MCP server {name} is set up. Its tools are named {name}__...; check that they are there."
+        said = f"MCP server {name} is set up. Its tools are named {name}__...; check that they are there."
+        lacking = self._secrets_lacking(group, table)
+        if lacking:
+            said += (
+                f" It does not work before an operator gives you {', '.join(lacking)}: "
+                f"`jackfield secret assign {lacking[0]} {group.folder}`."
+            )
+        return said
 
     async def remove_server(self, group_id: AgentGroupId, name: str) -> str:
         """Forget an MCP server.
@@ -237,6 +245,12 @@ class Workshop:
         await self._edit(group, {("mcp", name): None}, f"MCP server {name!r} was not removed")
         await self._settle(group, f"its MCP server {name} is gone", None)
         return f"MCP server {name} is removed."
+
+    def _secrets_lacking(self, group: AgentGroup, table: Mapping[str, Any]) -> list[str]:
+        """Secrets that a server's settings name and the group's agents are not given."""
+        named = secrets_named([*table.get("env", {}).values(), *table.get("headers", {}).values()])
+        given = self._hub.vault.versions(group.id, self._hub.agent_settings(group).secrets)
+        return [name for name in named if name not in given]
 
     async def _edit(self, group: AgentGroup, values: Mapping[tuple[str, ...], Any], refused: str) -> None:
         async with self._locks[group.id]:
