@@ -434,15 +434,22 @@ class LiveHost:
         await self.schedule.settle()
 
     async def project(self, group_id: AgentGroupId) -> None:
-        """Show the group's present destinations to its live runners."""
+        """Show the group's present destinations to its live runners; what can't be shown now, the sweep shows."""
         known = await self.hub.store.read(wirings.destinations, group_id)
         for runner in list(self.supervisor.runners.values()):
-            if runner.group_id == group_id:
+            if runner.group_id != group_id:
+                continue
+            try:
                 await self.launcher.show_destinations(runner.session, known)
                 runner.bell.ring()
+            except JackfieldError as problem:
+                self.hub.trouble("project")
+                log.warning("session %s can't be shown its destinations: %s", runner.session.id, problem)
 
     async def _sweep(self) -> None:
-        """The safety net of the doorbells: look at every live session once a minute."""
+        """The safety net of the doorbells and of projections: look at every live session once a minute."""
+        for group_id in {runner.group_id for runner in self.supervisor.runners.values()}:
+            await self.project(group_id)
         for session_id in list(self.supervisor.runners):
             self._ring(session_id)
             self.supervisor.ring(session_id)
