@@ -110,7 +110,7 @@ def alive(pid: int) -> bool:
 
 async def test_a_servers_tools_are_listed_called_and_described(tmp_path: Path) -> None:
     async with servers(tmp_path, {"shop": shop(timeout=9)}) as (made, notes):
-        assert {"shop__add", "shop__environment"} < set(names(made))
+        assert {"shop__add", "shop__fail"} < set(names(made))
         add = tool(made, "shop__add")
         assert add.description == "Add two numbers."
         assert set(add.input_schema["properties"]) == {"a", "b"}
@@ -132,11 +132,11 @@ async def test_a_server_gets_a_small_environment_and_the_secrets_that_it_names(
     monkeypatch.setenv("JACKFIELD_SESSION", "mark")
     env = {"KEY": "secret:shop_key", "AUTH": "Bearer secret:shop_key", "PLAIN": "secret: no", "MODE": "fast"}
     given = {"shop_key": "k-123", "other": "o-456"}
-    async with servers(tmp_path, {"shop": shop(env=env, cwd="sub")}, secrets=given) as (made, _):
+    async with servers(tmp_path, {"shop": hostile("plain", env=env, cwd="sub")}, secrets=given) as (made, _):
         assert made.tools == []  # there is no such folder yet
     (tmp_path / "two").mkdir()
-    async with servers(tmp_path / "two", {"shop": shop(env=env)}, secrets=given) as (made, _):
-        found = dict(line.split("=", 1) for line in (await said(made, "shop__environment")).splitlines())
+    async with servers(tmp_path / "two", {"shop": hostile("plain", env=env)}, secrets=given) as (made, _):
+        found = json.loads(await said(made, "shop__environment"))
         assert found["KEY"] == "k-123" and found["AUTH"] == "Bearer k-123"
         assert found["PLAIN"] == "secret: no" and found["MODE"] == "fast"
         assert found["JACKFIELD_SESSION"] == "mark"
@@ -147,7 +147,7 @@ async def test_a_server_gets_a_small_environment_and_the_secrets_that_it_names(
 
 
 async def test_a_server_whose_secret_was_not_given_says_which(tmp_path: Path, caplog: Any) -> None:
-    async with servers(tmp_path, {"shop": shop(env={"KEY": "secret:shop_key"})}) as (made, _):
+    async with servers(tmp_path, {"shop": hostile("plain", env={"KEY": "secret:shop_key"})}) as (made, _):
         assert made.tools == []
     assert "it needs the secret 'shop_key', which this agent was not given" in caplog.text
 
@@ -161,18 +161,20 @@ async def test_tools_that_come_later_are_there_and_listed(tmp_path: Path) -> Non
 
 
 async def test_a_server_that_ends_in_a_call_fails_that_call_and_is_there_again(tmp_path: Path) -> None:
-    async with servers(tmp_path, {"shop": shop()}) as (made, _):
-        failed = await tool(made, "shop__die").call({})
+    async with servers(tmp_path, {"x": hostile("plain")}) as (made, _):
+        failed = await tool(made, "x__die").call({})
         assert failed.is_error and "ended with code 3" in failed.text and "effect is not known" in failed.text
-        assert "shop__add" in names(made), "it is declared while it is started again, and its calls wait"
-        assert await said(made, "shop__add", a=1, b=1) == "2"
+        assert "x__good" in names(made), "it is declared while it is started again, and its calls wait"
+        assert await said(made, "x__good") == "done"
 
 
-async def test_a_call_that_takes_too_long_ends_and_the_next_one_works(tmp_path: Path) -> None:
-    async with servers(tmp_path, {"shop": shop(timeout=0.3)}) as (made, _):
-        assert await said(made, "shop__sleep", seconds=60) == "Error: shop did not answer within 0.3 s"
-        both = await asyncio.gather(*(tool(made, "shop__add").call({"a": 1, "b": n}) for n in range(20)))
-        assert [one.text for one in both] == [str(1 + n) for n in range(20)]
+async def test_a_call_that_takes_too_long_ends_and_the_others_work(tmp_path: Path) -> None:
+    async with servers(tmp_path, {"x": hostile("plain", timeout=0.5)}) as (made, _):
+        waiting = asyncio.create_task(said(made, "x__silent"))
+        both = await asyncio.gather(*(said(made, "x__good") for _ in range(20)))
+        assert both == ["done"] * 20
+        assert await waiting == "Error: x did not answer within 0.5 s"
+        assert await said(made, "x__good") == "done"
 
 
 async def test_a_server_elsewhere_is_reached_by_http_with_its_headers(tmp_path: Path) -> None:
@@ -243,7 +245,7 @@ async def test_nothing_of_a_server_is_left_when_the_runner_ends(tmp_path: Path) 
     child, stubborn = tmp_path / "child", tmp_path / "stubborn"
     told = {"a": hostile("offspring", str(child)), "b": hostile("stubborn", str(stubborn)), "c": hostile("plain")}
     async with servers(tmp_path, told) as (made, _):
-        assert len(made.tools) == 12
+        assert len(made.tools) == 21
         pids = [int(child.read_text()), int(stubborn.read_text())]
         assert all(alive(pid) for pid in pids)
     assert not any(alive(pid) for pid in pids)
@@ -320,7 +322,7 @@ async def test_a_server_that_hangs_is_started_again(
     async with servers(tmp_path, {"x": hostile("hung", timeout=0.2)}) as (made, _):
         assert "did not answer" in await said(made, "x__silent")
         await until(lambda: "it does not answer" in caplog.text)
-        await until(lambda: "offers 4 tools" in caplog.text.split("it does not answer", 1)[1])
+        await until(lambda: "offers 7 tools" in caplog.text.split("it does not answer", 1)[1])
 
 
 async def test_a_server_that_never_gets_ready_holds_up_nobody_for_long(
@@ -360,10 +362,10 @@ async def told(here: Place, *lines: str) -> str:
 
 
 async def test_a_runner_offers_them_to_its_provider_beside_its_own_tools(tmp_path: Path) -> None:
-    async with place(tmp_path, tools=("scripted",), servers={"shop": shop(), "broken": hostile("127")}) as here:
+    async with place(tmp_path, tools=("scripted",), servers={"x": hostile("plain"), "broken": hostile("127")}) as here:
         runner = await here.start()
-        assert await told(here, 'call shop__add {"a": 2, "b": 3}') == "5"
-        pid = int((await told(here, "call shop__where {}")).split()[1])
+        assert await told(here, "call x__good {}") == "done"
+        pid = int((await told(here, "call x__where {}")).split()[1])
         assert alive(pid)
         runner.terminate()
         await runner.wait()

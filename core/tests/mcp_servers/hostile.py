@@ -51,7 +51,7 @@ def offered() -> list[Any]:
         return [tool(name) for name in names]
     if how == "many":
         return [tool(f"t{number}") for number in range(5000)]
-    return [tool("good"), tool("long"), tool("binary"), tool("silent")]
+    return [tool(name) for name in ("good", "long", "binary", "silent", "die", "environment", "where")]
 
 
 if how == "127":
@@ -111,6 +111,8 @@ for line in sys.stdin:
         name = message["params"]["name"]
         if name == "silent":
             continue
+        if name == "die":
+            os._exit(3)
         if name == "long":
             result = {"content": [{"type": "text", "text": "x" * 300_000}]}
         elif name == "binary":
@@ -122,7 +124,8 @@ for line in sys.stdin:
                 ]
             }  # fmt: skip
         else:
-            result = {"content": [{"type": "text", "text": "done"}]}
+            text = {"environment": json.dumps(dict(os.environ)), "where": f"{Path.cwd()} {os.getpid()} {os.getpgid(0)}"}
+            result = {"content": [{"type": "text", "text": text.get(name, "done")}]}
     elif method == "ping" and how == "hung":
         continue
     say({"jsonrpc": "2.0", "id": number, "result": result})

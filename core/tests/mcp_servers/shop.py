@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 
@@ -19,34 +18,9 @@ def add(a: int, b: int) -> str:
 
 
 @server.tool()
-def environment() -> str:
-    """The names and values of all variables."""
-    return "\n".join(f"{name}={value}" for name, value in sorted(os.environ.items()))
-
-
-@server.tool()
-def where() -> str:
-    """The folder and the process."""
-    return f"{Path.cwd()} {os.getpid()} {os.getpgid(0)}"
-
-
-@server.tool()
 def fail(why: str) -> str:
     """Fail."""
     raise ValueError(why)
-
-
-@server.tool()
-async def sleep(seconds: float) -> str:
-    """Sleep."""
-    await asyncio.sleep(seconds)
-    return "rested"
-
-
-@server.tool()
-def die() -> str:
-    """End the process."""
-    os._exit(3)
 
 
 @server.tool()

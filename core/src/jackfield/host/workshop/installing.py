@@ -106,13 +106,15 @@ async def bench_for(
         paths=runtime.paths(place),
     )
     try:
-        await asyncio.to_thread(_make, place)
+        await asyncio.to_thread(_make, root, place)
         yield Bench(place, runtime, runner, limits)
     finally:
         await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
 
 
-def _make(place: SessionPlace) -> None:
+def _make(root: Path, place: SessionPlace) -> None:
+    root.parent.mkdir(mode=0o700, exist_ok=True)
+    root.mkdir(mode=0o700)
     place.group.workspace.mkdir(mode=0o700, parents=True)
     SessionFolder(place.folder).create()
 
