@@ -40,7 +40,7 @@ __all__ = ["Schedule"]
 
 log = logging.getLogger(__name__)
 
-BATCH = 250
+BATCH = 100
 """Series in one transaction: other writers wait for it."""
 AT_ONCE = 8
 """Inboxes that are being filled at the same time."""
