@@ -12,6 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import pytest
 from delivery_kit import SkippingClock
 from jackfield.clock import UnixMs
 from jackfield.config.home import Home
@@ -283,4 +284,23 @@ async def test_the_sweep_works_once_an_hour_and_beside_the_timer(tmp_path: Path)
         await at.retention.sweep()
         await at.hub.settle(30)
         assert (await at.ledger())["inbound"] == 1
+        await at.retention.stop()
+
+
+async def test_a_date_that_is_wrong_for_a_while_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that jumps by a year and back must not take the history of a year with it."""
+    async with house(tmp_path) as at:
+        session = await at.session("k")
+        await at.says(session, "one", answer=False)
+        real = at.clock.now
+        monkeypatch.setattr(at.clock, "now", lambda: UnixMs(real() + round(365 * DAY * 1000)))
+        for _ in range(3):
+            await at.retention.sweep()
+            await at.hub.settle(30)
+            at.clock.seconds += 600
+        assert (await at.ledger())["inbound"] == 1
+        at.clock.seconds += 3600
+        await at.retention.sweep()
+        await at.hub.settle(30)
+        assert "inbound" not in await at.ledger(), "a date that stays is believed"
         await at.retention.stop()

@@ -18,6 +18,7 @@ from jackfield.errors import JackfieldError, MailboxDamaged, MailboxError
 from jackfield.host.hub import Hub
 from jackfield.host.outgoing_files import remove_files
 from jackfield.host.spool import Spool
+from jackfield.host.wall_clock import WallClock
 from jackfield.ids import AgentGroupId, ApprovalId, InboundId, SessionId
 from jackfield.mailbox import HostMailbox, SessionFolder, Watermark
 from jackfield.store import activity, approvals, chains, deliveries, events, forgetting, wirings
@@ -34,16 +35,24 @@ DAY = 86_400_000
 
 
 class Retention:
-    """`sweep` may be called each minute; once an hour it begins to forget, beside everything else."""
+    """`sweep` may be called each minute; once an hour it begins to forget, beside everything else.
+
+    Not in the hour after the clock was moved: a date that is wrong by months would cost all that ever ended, and leaves
+    time to be put right.
+    """
 
     def __init__(self, hub: Hub, spool: Spool) -> None:
         self._hub = hub
         self._spool = spool
         self._last = -EVERY
+        self._wall = WallClock(hub.clock)
         self._task: asyncio.Task[None] | None = None
 
     async def sweep(self) -> None:
         now = self._hub.clock.monotonic()
+        if moved := self._wall.jumped():
+            self._last = now
+            log.warning("the clock was moved by %.0f s; nothing is forgotten within the next hour", moved)
         if now - self._last >= EVERY and (self._task is None or self._task.done()):
             self._last = now
             self._task = self._hub.spawn(self.forget(), "retention")
