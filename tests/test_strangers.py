@@ -25,7 +25,7 @@ def settle(exchange: Exchange) -> Exchange:
 
 @pytest.fixture(scope="module")
 def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
-    with prepared(tmp_path_factory.mktemp("strangers")) as made:
+    with prepared(tmp_path_factory.mktemp("strangers"), host_settings="loop_turns = 10") as made:
         settle(made).start()
         made.wait_text(DESK, "here I am")
         yield made

@@ -70,8 +70,10 @@ class Exchange:
         group_files(self.home.groups / "andy", name="andy", provider="mock", runtime="process")
         toml = self.home.jackfield_toml
         text = template.jackfield_toml(timezone="UTC")
-        if self.host_settings:
-            text = text.replace("[host]", f"[host]\n{self.host_settings}", 1)
+        settings = self.host_settings
+        if "loop_turns" not in settings:
+            settings += "\nloop_turns = 0"  # the people here are as quick as programs
+        text = text.replace("[host]", f"[host]\n{settings}", 1)
         text += f'\n[channels.box]\ntype = "postbox"\nfolder = "{self.box}"\n{self.postbox_settings}\n'
         toml.touch(mode=0o600)
         toml.write_text(text, encoding="utf-8")

@@ -105,8 +105,8 @@ class ProviderSpec:
     system_prompt: str
     model: str | None = None
     settings: Any = None
-    """An instance of the provider's settings model.  Where the group's `agent.toml` says `secret:NAME`, the secret itself
-    is in it: keep it out of logs, errors and command lines."""
+    """An instance of the provider's settings model.  Where the group's `agent.toml` says `secret:NAME`, the secret
+    itself is in it: keep it out of logs, errors and command lines."""
     tools: Sequence[BoundTool] = ()
     endpoints: Sequence[McpEndpoint] = ()
     extra_dirs: Sequence[str] = ()

@@ -327,8 +327,8 @@ def _checked_settings(plan: Plan) -> Any:
         ConfigError: a value is wrong, missing or unknown.
         UsageError: a secret that the settings name is nowhere.
     """
-    from jackfield.host.secrets.reading import secret_source
     from jackfield.host.diagnosis.credentials import secret_names
+    from jackfield.host.secrets.reading import secret_source
     from jackfield.host.settings_of import validated
 
     unknown = sorted(set(plan.values) - set(_known(plan)))

@@ -306,8 +306,8 @@ class AgentSettings(_Settings):
     unless everybody whose messages the turn answers is an owner or admin, `always` asks in any case, `allow` asks
     nobody, `never` refuses. What is left out is as its kind says."""
     secrets: Literal["selective", "all"] = "selective"
-    """Which secrets of the store the agent gets: `selective` means its own and those that were assigned to it, `all` the
-    global ones, too. Those of channels it never gets."""
+    """Which secrets of the store the agent gets: `selective` means its own and those that were assigned to it, `all`
+    the global ones, too. Those of channels it never gets."""
     limits: AgentLimits = AgentLimits()
     packages: PackageSettings = PackageSettings()
     mcp: Annotated[dict[ServerName, McpSettings], Field(max_length=50)] = Field(default_factory=dict)
