@@ -242,6 +242,10 @@ def test_tasks_are_changed_without_a_host_and_caught_up_with_by_the_next(make_ex
     exchange.op("task.pause", id=skipped)
     with pytest.raises(Exception, match="running host"):
         exchange.op("task.run", id=late)
+    exchange.run("backup", str(exchange.root / "b.tar.gz"))
+    copy = Exchange(root=exchange.root / "copy")
+    exchange.run("restore", str(exchange.root / "b.tar.gz"), "--into", str(copy.home.root))
+    assert {one["id"] for one in copy.op("task.list")} == {late, skipped}
     time.sleep(1)
     exchange.start()
     exchange.wait_text("late", "late but here")

@@ -76,6 +76,9 @@ def next_occurrence(task: Task, now: UnixMs) -> Occurrence:
         if task.catch_up is CatchUp.SKIP and now - first > late:
             return Occurrence(run=None, skipped=first)
         return Occurrence(run=first)
+    following = recurrence.next_after(first)
+    if (following is None or following > now) and (task.catch_up is not CatchUp.SKIP or now - first <= late):
+        return Occurrence(run=first, next_at=following)  # in time, as nearly always
     if task.catch_up is CatchUp.ALL:
         few = recurrence.last_few(first, now, ALL_LIMIT) or [first]
         following = few[1] if len(few) > 1 else recurrence.next_after(now)

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 BATCH = 100
 """Series in one transaction: other writers wait for it."""
-AT_ONCE = 8
+AT_ONCE = 4
 """Inboxes that are being filled at the same time."""
 REST = 10.0
 """Seconds between two tries when the store or a mailbox failed in an unforeseen way."""
