@@ -9,15 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jackfield.clock import Clock, UnixMs
 from jackfield.mailbox import RunnerMailbox
 from jackfield.models import ActivityKind, ActivityRow, RunnerState
 from jackfield.runner.mailroom import MailRoom
 
-__all__ = ["Board"]
+if TYPE_CHECKING:
+    from jackfield.api import ToolStarted
+
+__all__ = ["Board", "activity_of"]
 
 _DELAY = 0.5
+_SHELLS = frozenset({"bash", "shell", "exec", "command", "local_shell"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +111,10 @@ class Board:
             self._ring()
 
         self._mail.post("the runner's state", write)
+
+
+def activity_of(event: ToolStarted) -> ActivityKind:
+    """What a tool of the engine's own counts as."""
+    if event.source == "mcp":
+        return ActivityKind.MCP_CALL
+    return ActivityKind.CMD_EXEC if event.name.lower() in _SHELLS else ActivityKind.TOOL_CALL

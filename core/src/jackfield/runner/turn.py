@@ -34,25 +34,17 @@ from jackfield.api import (
 from jackfield.errors import ProviderError
 from jackfield.ids import TurnId, new_id
 from jackfield.mailbox import RunnerMailbox
-from jackfield.models import (
-    Ack,
-    AckStatus,
-    ActivityKind,
-    InboundRow,
-    MessageContent,
-    OutboundKind,
-    OutboundRow,
-    TurnError,
-)
+from jackfield.models import Ack, AckStatus, InboundRow, MessageContent, OutboundKind, OutboundRow, TurnError
 from jackfield.points import reach
-from jackfield.runner.addressing import CURRENT, Target
+from jackfield.runner.addressing import Target
 from jackfield.runner.answer import Answer
-from jackfield.runner.batch import Batch, may_stop, sender_of
+from jackfield.runner.batch import Batch
+from jackfield.runner.board import activity_of
 from jackfield.runner.desk import Ledger, shorten
 from jackfield.runner.drafts import Drafts
+from jackfield.runner.following import FollowUps
 from jackfield.runner.inputs import Inputs
-from jackfield.runner.intake import CARRIED, LAST_ORIGIN, Scene, carry_on, take_during
-from jackfield.runner.prompting import rows_prompt
+from jackfield.runner.intake import CARRIED, LAST_ORIGIN, Scene, carry_on
 
 if TYPE_CHECKING:
     from jackfield.runner.agent import Agent
@@ -62,9 +54,6 @@ __all__ = ["Turn"]
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _GRACE = 3.0
-_QUICK = 0.02
-"""Seconds after which a turn begins to look for follow-ups and requests to stop."""
-_SHELLS = frozenset({"bash", "shell", "exec", "command", "local_shell"})
 
 
 class Turn:
@@ -77,16 +66,9 @@ class Turn:
         self._batch = batch
         self._inputs = Inputs(exact=agent.conversation.capabilities.consumed_input_ids)
         self._answer = Answer(scene, agent.desk, wrapped_only=agent.spec.unwrapped == "nudge")
-        self._people = (
-            frozenset(filter(None, (sender_of(row) for row in batch.rows if row.trigger))) if batch else frozenset()
-        )
-        self._initiator = sender_of(batch.lead) if batch is not None else None
+        self._follow_ups = FollowUps(agent, self, scene, batch)
         self._tools_ran = False
-        self._stopped_by: InboundRow | None = None
-        self._extra_done: list[InboundRow] = []
         self._leaving = False
-        self._gate = asyncio.Lock()
-        self._following: asyncio.Task[None] | None = None
         self._continuation: str | None = None
         self._timers: set[asyncio.Timeout] = set()
         limit = agent.spec.limits.turn_seconds
@@ -102,13 +84,10 @@ class Turn:
         lost the conversation (C124).  Every row that was claimed has its acknowledgement when this returns; it raises
         only for a mailbox that fails.
         """
-        following: asyncio.TimerHandle | None = None
         try:
             try:
                 await self._start(prepare)
-                # Most turns that are over at once have nothing to follow.
-                seen = self._agent.pulse.count
-                following = asyncio.get_running_loop().call_later(_QUICK, self._begin_to_follow, seen)
+                self._follow_ups.begin()
                 while await self._one_round():
                     pass
             except ProviderError as error:
@@ -132,13 +111,7 @@ class Turn:
                 await self._failed(error)
         finally:
             self._drafts.stop()
-            if following is not None:
-                following.cancel()
-            if self._following is not None:
-                self._following.cancel()
-                await asyncio.wait({self._following})
-                if not self._following.cancelled() and (problem := self._following.exception()) is not None:
-                    _LOG.error("looking for follow-ups failed", exc_info=problem)
+            await self._follow_ups.end()
 
     async def leave(self) -> None:
         """The runner is to end: stop the provider; what is not answered within a few seconds is given back."""
@@ -151,7 +124,7 @@ class Turn:
     async def _start(self, prepare: Callable[[], Awaitable[str]] | None) -> None:
         if prepare is not None and self._batch is not None:
             prompt = await self._bounded(prepare())
-            await self._hand_in(prompt, self._batch.all_rows, "after_turn")
+            await self.hand_in(prompt, self._batch.all_rows, "after_turn")
 
     async def _bounded(self, work: Awaitable[T]) -> T:
         """Wait for the provider, but not beyond the turn's own limit.
@@ -179,7 +152,8 @@ class Turn:
         agent.desk.begin(turn, self._scene.origin, batch.newest.id if batch is not None else None, ledger)
         self._drafts = Drafts(turn, agent.mail, agent.clock, agent.ring, self._answer.place_of)
 
-    async def _hand_in(self, text: str, rows: Sequence[InboundRow], when: str) -> SendReceipt:
+    async def hand_in(self, text: str, rows: Sequence[InboundRow], when: str) -> SendReceipt:
+        """Give the provider a text that these rows are answered with."""
         message = ProviderInput(
             id=new_id("inp", self._agent.clock.now()),
             text=text,
@@ -194,53 +168,6 @@ class Turn:
             )
         return receipt
 
-    def _begin_to_follow(self, seen: int) -> None:
-        self._following = asyncio.create_task(self._follow(seen), name="follow-ups")
-
-    async def _follow(self, seen: int) -> None:
-        """Look for requests to stop, and for rows that may join, whenever something may have come."""
-        agent = self._agent
-        while True:
-            await agent.pulse.wait(seen, agent.spec.limits.poll or None)
-            seen = agent.pulse.count
-            async with self._gate:
-                await self._look()
-
-    async def _look(self) -> None:
-        agent = self._agent
-        inject = agent.conversation.capabilities.inject in ("next_step", "immediate")
-        now, limit = agent.clock.now(), agent.spec.limits.messages_per_prompt
-        origin, people, turn = self._scene.origin, self._people, self.id
-        stops, joining = await agent.mail.run(
-            lambda mailbox: take_during(mailbox, now, origin, people, limit, turn, inject=inject)
-        )
-        for row in stops:
-            await self._asked_to_stop(row)
-        if joining is not None:
-            await self._join(joining.rows)
-
-    async def _join(self, rows: tuple[InboundRow, ...]) -> None:
-        text = rows_prompt(self._agent.spec, self._scene, rows)
-        receipt = await self._hand_in(text, rows, "next_boundary")
-        if receipt == "rejected":
-            await self._acknowledge(rows, AckStatus.RELEASED)
-        else:
-            self._agent.desk.reply_to = rows[-1].id
-
-    async def _asked_to_stop(self, row: InboundRow) -> None:
-        if not may_stop(row, self._initiator):
-            if row.origin is None:
-                self._extra_done.append(row)
-                return
-            text = "Only the person who began this, or an admin, can stop it."
-            await self._say([row], text, Target(CURRENT, row.origin))
-            return
-        if self._stopped_by is None:
-            self._stopped_by = row
-            await self._agent.conversation.interrupt(_GRACE)
-        else:
-            self._extra_done.append(row)
-
     # ---- events
 
     async def _one_round(self) -> bool:
@@ -252,7 +179,7 @@ class Turn:
                 event = await self._bounded(conversation.next_event())
             self._agent.heartbeat.touch()
             if isinstance(event, TurnEnded):
-                async with self._gate:
+                async with self._follow_ups.gate:
                     return await self._ended(event)
             await self._happened(event)
 
@@ -269,7 +196,7 @@ class Turn:
                 self._tools_ran = True
                 if not agent.tools.owns(event.name):
                     board.tool_started(event.call, event.name, event.deadline)
-                    board.did(_activity_of(event), event.name, event.summary)
+                    board.did(activity_of(event), event.name, event.summary)
             case ToolEnded():
                 board.tool_ended(event.call)
             case InputTaken():
@@ -315,7 +242,7 @@ class Turn:
         if self._leaving and event.outcome != "ok":
             await self._give_back()
             return False
-        if event.outcome == "interrupted" and self._stopped_by is not None:
+        if event.outcome == "interrupted" and self._follow_ups.stopped_by is not None:
             self._answer.forget()
             self._answer.note = "Stopped."
             return await self._next_turn()
@@ -331,7 +258,7 @@ class Turn:
         may_correct = event.outcome == "ok" and not self._leaving
         mend = self._answer.place(reply, self._drafts, may_correct=may_correct)
         if mend is not None:
-            await self._hand_in(mend, (), "after_turn")
+            await self.hand_in(mend, (), "after_turn")
             return True
         return await self._next_turn()
 
@@ -345,7 +272,7 @@ class Turn:
         if not rows:
             return False
         if not self._agent.conversation.is_open:
-            await self._acknowledge(rows, AckStatus.RELEASED)
+            await self.acknowledge(rows, AckStatus.RELEASED)
             return False
         self._batch = Batch(tuple(rows))
         self._begin(TurnId(new_id("trn", self._agent.clock.now())), self._batch)
@@ -353,7 +280,7 @@ class Turn:
 
     async def _conclude(self, rows: Sequence[InboundRow]) -> None:
         """Rows, acknowledgements and all that goes with them, in one transaction."""
-        rows = [*rows, *self._stop_rows()]
+        rows = [*rows, *self._follow_ups.take_stop_rows()]
         keys: dict[str, str | None] = {}
         if self._scene.carried is not None and rows:
             keys[CARRIED] = None
@@ -412,7 +339,8 @@ class Turn:
         if error.kind == "continuation_lost":
             keys[self._agent.continuation_key] = None
             self._continuation = None
-        acks = self._acks(rows, AckStatus.FAILED, told) + self._acks(self._stop_rows(), AckStatus.COMPLETED)
+        stops = self._follow_ups.take_stop_rows()
+        acks = self._acks(rows, AckStatus.FAILED, told) + self._acks(stops, AckStatus.COMPLETED)
         await self._commit([], acks, keys)
 
     async def _give_back(self) -> None:
@@ -421,7 +349,7 @@ class Turn:
         keys: dict[str, str | None] = {}
         if rows:
             keys[CARRIED] = carry_on(self._scene.carried, self.id, rows, tools_ran=self._tools_ran, why="crash").dumps()
-        await self._commit([], self._acks([*rows, *self._stop_rows()], AckStatus.RELEASED), keys)
+        await self._commit([], self._acks([*rows, *self._follow_ups.take_stop_rows()], AckStatus.RELEASED), keys)
 
     async def _halt(self) -> None:
         """Stop a turn that took too long: kindly, so that the engine can save its state, and then with its session."""
@@ -436,12 +364,6 @@ class Turn:
             _LOG.warning("turn %s does not end although it was interrupted", self.id)
         await conversation.close(_GRACE)
 
-    def _stop_rows(self) -> list[InboundRow]:
-        """Requests to stop that have no end yet."""
-        rows = [*self._extra_done, *([self._stopped_by] if self._stopped_by is not None else [])]
-        self._extra_done, self._stopped_by = [], None
-        return rows
-
     def _open_rows(self) -> list[InboundRow]:
         """Rows of this turn without an end yet."""
         if not self._inputs and self._batch is not None:
@@ -451,12 +373,14 @@ class Turn:
     def _acks(self, rows: Iterable[InboundRow], status: AckStatus, error: TurnError | None = None) -> list[Ack]:
         return self._agent.acks(rows, status, self.id, error)
 
-    async def _acknowledge(self, rows: Sequence[InboundRow], status: AckStatus) -> None:
+    async def acknowledge(self, rows: Sequence[InboundRow], status: AckStatus) -> None:
+        """Give rows their end, on their own."""
         acks = self._acks(rows, status)
         await self._agent.mail.run(lambda mailbox: mailbox.write(acks=acks))
         self._agent.ring()
 
-    async def _say(self, rows: Sequence[InboundRow], text: str, target: Target) -> None:
+    async def say(self, rows: Sequence[InboundRow], text: str, target: Target) -> None:
+        """A word of the runner itself, which completes these rows."""
         row = self._agent.desk.row(OutboundKind.MESSAGE, MessageContent(text=text, command=True), target)
         acks = self._acks(rows, AckStatus.COMPLETED)
         await self._agent.mail.run(lambda mailbox: mailbox.write(messages=[row], acks=acks))
@@ -469,9 +393,3 @@ def _too_long(seconds: float) -> ProviderError:
         kind="stalled",
         message_for_user="That took too long and was stopped.",
     )
-
-
-def _activity_of(event: ToolStarted) -> ActivityKind:
-    if event.source == "mcp":
-        return ActivityKind.MCP_CALL
-    return ActivityKind.CMD_EXEC if event.name.lower() in _SHELLS else ActivityKind.TOOL_CALL
