@@ -33,6 +33,7 @@ from jackfield.store import chats, inbound, sessions, tasks
 __all__ = [
     "CLEARED",
     "FEED",
+    "SET_BACK",
     "Claimed",
     "Settled",
     "claim",

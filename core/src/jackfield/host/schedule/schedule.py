@@ -16,7 +16,7 @@ from jackfield.clock import UnixMs
 from jackfield.errors import JackfieldError, MailboxError
 from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
-from jackfield.host.schedule.claiming import Claimed, Settled, claim, restore_clock, settle
+from jackfield.host.schedule.claiming import SET_BACK, Claimed, Settled, claim, restore_clock, settle
 from jackfield.host.schedule.plan import subject, when
 from jackfield.host.schedule.series import Series
 from jackfield.host.schedule.withdrawal import take_out
@@ -250,7 +250,7 @@ class Schedule:
 
     async def _restore_clock(self) -> None:
         now = self._hub.clock.now()
-        if await self._hub.store.read(tasks.run_after, UnixMs(now + 60_000)):
+        if await self._hub.store.read(tasks.run_after, UnixMs(now + SET_BACK)):
             moved = await self._hub.store.write(restore_clock, now)
             if moved:
                 log.warning("the clock was set back: %d tasks go on from now", moved)
