@@ -23,6 +23,7 @@ from jackfield.runner.intake import Scene, Taken
 from jackfield.runner.mailroom import MailRoom
 from jackfield.runner.scripts import Verdict, check_script, check_scripts, read_verdict
 from jackfield.runner.system_prompt import compose
+from jackfield.runner.task_checks import check_tasks
 from jackfield.runner.words import group_words
 from runner_kit import FAMILY, HOME
 
@@ -112,7 +113,7 @@ async def test_a_task_that_was_taken_back_before_its_claim_was_on_the_disk_does_
         agent.ring = lambda: None  # type: ignore[method-assign]
         batch = Batch(tuple(rows))
         taken = Taken(batch, TurnId("trn_1"), Scene((), None), "", False)
-        left = await agent._check_tasks(taken, {})
+        left = await check_tasks(agent, taken, {})
         assert left is not None and [row.id for row in left.rows] == [kept.id]
         assert not (tmp_path / "ran").exists()
         acks = {ack.message_id: ack.status for ack in host.acks_of([kept.id, gone.id], until=99)}

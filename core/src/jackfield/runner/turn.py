@@ -216,9 +216,9 @@ class Turn:
                     tools_ran=self._tools_ran,
                 )
             case ContinuationChanged():
-                self._continuation = agent.continuation_changed(event.continuation)
+                self._continuation = agent.continuations.changed(event.continuation)
             case ContinuationLost():
-                await agent.continuation_lost(event.reason)
+                await agent.continuations.forget(event.reason)
             case Notice() | SessionReady() | Compacting() | Usage() | Thinking() | ToolProgress():
                 agent.noted(event)
             case TurnEnded():
@@ -295,7 +295,7 @@ class Turn:
         self._drafts.stop()
         state, activity = agent.board.settle()
         if self._continuation is not None:
-            keys[agent.continuation_key] = self._continuation
+            keys[agent.continuations.key] = self._continuation
             self._continuation = None
         turn = self.id if self._drafts.any_shown else None
 
@@ -337,7 +337,7 @@ class Turn:
             carried = carry_on(self._scene.carried, self.id, rows, tools_ran=tools_ran, why="error")
             keys[CARRIED] = carried.dumps()
         if error.kind == "continuation_lost":
-            keys[self._agent.continuation_key] = None
+            keys[self._agent.continuations.key] = None
             self._continuation = None
         stops = self._follow_ups.take_stop_rows()
         acks = self._acks(rows, AckStatus.FAILED, told) + self._acks(stops, AckStatus.COMPLETED)
