@@ -19,6 +19,7 @@ from delivery_kit import Bench, open_bench
 from jackfield.api import ApprovalState, ChannelInfo
 from jackfield.clock import UnixMs
 from jackfield.host.approvals import Approvals
+from jackfield.host.approvals.engine import PENDING_LIMIT
 from jackfield.host.inbox import Inbox
 from jackfield.host.intake import StoredEvent
 from jackfield.host.registration import Registration
@@ -393,6 +394,18 @@ async def test_a_crowd_of_strangers_floods_nobody(tmp_path: Path) -> None:
         for number in range(PENDING_IN_CHAT + 5):
             await door.say("let me in", sender=f"user{number}")
         assert len(await door.pending()) == PENDING_IN_CHAT
+
+
+@pytest.mark.parametrize("agents", [1, 2])
+async def test_a_crowd_of_new_chats_floods_nobody_and_holds_up_nobody(tmp_path: Path, agents: int) -> None:
+    """Whoever can invite the bot to many rooms makes as many chats as they like."""
+    async with a_door(tmp_path / "home") as door:
+        if agents > 1:
+            await door.agent("other")
+        for number in range(PENDING_LIMIT + 3):
+            await door.say("hi", at=Address("fake", "fake", f"room{number}"))
+        assert len(await door.pending()) == PENDING_LIMIT
+        assert await door.bench.hub.store.read(events.unfinished, 100) == [], "nothing is tried for ever"
 
 
 async def test_one_card_covers_all_agents_that_were_asked_and_no_other(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_what_is_stored_comes_back_as_it_was(tmp_path: Path) -> None:
         assert (found.fields, found.files, found.choices, found.origin) == (
             wish.fields, wish.files, wish.choices, wish.origin,
         )  # fmt: skip
-        assert approvals.pending_of_group(db, AgentGroupId("ag_1")) == 1
+        assert approvals.pending_alike(db, AgentGroupId("ag_1"), by_agent=True) == 1
         assert approvals.counts(db) == {"pending": 1}
     finally:
         db.close()

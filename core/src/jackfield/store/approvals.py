@@ -40,8 +40,8 @@ __all__ = [
     "finish",
     "forget",
     "open_payloads",
+    "pending_alike",
     "pending_keys",
-    "pending_of_group",
     "remind_due",
     "unfinished",
 ]
@@ -253,10 +253,15 @@ def open_payloads(db: sqlite3.Connection, kinds: tuple[str, ...]) -> list[str]:
     return [payload for (payload,) in rows]
 
 
-def pending_of_group(db: sqlite3.Connection, agent_group_id: AgentGroupId) -> int:
-    """How many decisions a group waits for."""
+def pending_alike(db: sqlite3.Connection, agent_group_id: AgentGroupId | None, *, by_agent: bool) -> int:
+    """How many decisions wait about a group, or about none: what its agent asked for, or what others brought up.
+
+    They are counted apart, so that strangers can't keep an agent from asking, nor an agent strangers.
+    """
     row = db.execute(
-        "SELECT count(*) FROM approvals WHERE state = 'pending' AND agent_group_id = ?", (agent_group_id,)
+        "SELECT count(*) FROM approvals WHERE state = 'pending' AND agent_group_id IS ?1 "
+        "AND (session_id IS NOT NULL) = ?2",
+        (agent_group_id, by_agent),
     ).fetchone()
     return int(row[0])
 

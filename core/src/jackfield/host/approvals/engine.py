@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 DEED_SECONDS = 3600.0
 """After this the doing counts as failed."""
 PENDING_LIMIT = 30
-"""Decisions that one agent group may wait for: nobody is flooded with cards."""
+"""Decisions that may wait because of one agent, and about one agent, or none: nobody is flooded with cards."""
 
 
 class Approvals:
@@ -129,7 +129,7 @@ class Approvals:
         Raises:
             NotFound: no such kind.
             MalformedData, TooLarge: it can't be asked about.
-            Conflict: too many decisions wait for that group.
+            Conflict: too many decisions wait for that group, or about none.
         """
         found = self.kinds.find(kind)
         wish = Wish(
@@ -161,12 +161,11 @@ class Approvals:
             )
 
         def put(db: sqlite3.Connection) -> tuple[Approval, bool]:
-            waiting = approvals.pending_of_group(db, wish.agent_group_id) if wish.agent_group_id else 0
+            waiting = approvals.pending_alike(db, wish.agent_group_id, by_agent=wish.session_id is not None)
             kept, fresh = approvals.add(db, item)
             if fresh and kept.state is ApprovalState.PENDING and waiting >= PENDING_LIMIT:
-                raise Conflict(
-                    f"{waiting} decisions about this agent wait already", fix="let people decide some of them first"
-                )
+                whose = "about this agent" if wish.agent_group_id else "of this kind"
+                raise Conflict(f"{waiting} decisions {whose} wait already", fix="let people decide some of them first")
             return kept, fresh
 
         try:

@@ -94,12 +94,17 @@ class Strangers:
         event, user = judged.arrival.event, judged.arrival.sender.user_id
         if facts is None or user is None or event.sender.is_bot or self._wants_nobody(event):
             return False
-        if judged.unwired:
-            return await self._ask_chat(judged, user) if _is_addressed(event) else False
-        asked = [outcome.wired.group for outcome in judged.outcomes if outcome.ask]
-        if facts.chat is None or not asked:
+        try:
+            if judged.unwired:
+                return await self._ask_chat(judged, user) if _is_addressed(event) else False
+            asked = [outcome.wired.group for outcome in judged.outcomes if outcome.ask]
+            if facts.chat is None or not asked:
+                return False
+            return await self._ask_sender(judged, user, facts.chat, asked, [wired.group for wired in facts.wired])
+        except Conflict as problem:
+            # Their next message asks again; to try this one for ever would hold up everybody else in the chat.
+            log.warning("nobody is asked about %s in %s: %s", user, event.address, problem.message)
             return False
-        return await self._ask_sender(judged, user, facts.chat, asked, [wired.group for wired in facts.wired])
 
     def _wants_nobody(self, event: MessageReceived) -> bool:
         """Terminals ask nobody about their own user, and programs are let in by the operator only (C145)."""
