@@ -612,6 +612,19 @@ async def test_the_code_makes_its_sender_an_owner_once(tmp_path: Path) -> None:
         assert not any(code in line for line in stored), "neither the code nor the message with it is kept"
 
 
+async def test_a_used_code_gives_nothing_back_that_was_taken_away(tmp_path: Path) -> None:
+    async with a_door(tmp_path / "home") as door:
+        code, store = await a_code(door), door.bench.hub.store
+        for _ in range(2):
+            await door.say(f"/claim {code}")
+            assert await owners(door) == ["fake:ann"]
+        (role,) = await store.read(people.all_roles)
+        await store.write(people.revoke, UserId(role.user_id), role.role)
+        await door.say(f"/claim {code}")
+        assert await owners(door) == []
+        assert door.said[-1][1] == WRONG
+
+
 async def test_a_claim_reaches_no_agent_and_no_plugin(tmp_path: Path) -> None:
     async with a_door(tmp_path / "home") as door:
         await door.wire(door.bench.group, policy=UnknownSenderPolicy.PUBLIC, engage_mode=EngageMode.ALWAYS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jackfield.clock import UnixMs
 from jackfield.ids import UserId
 
-__all__ = ["Claim", "add", "open_claim", "use"]
+__all__ = ["Claim", "add", "open_claim", "use", "used"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +28,17 @@ def add(db: sqlite3.Connection, claim: Claim) -> None:
 
 
 def use(db: sqlite3.Connection, digest: str, by: UserId, now: UnixMs) -> bool:
-    """Whether that person may have what the code promises: of all who try one code, exactly one, before its end.
-
-    The same person is told so again: a crash may have come between this and the answer.
-    """
+    """Whether that person may have what the code promises: of all who try one code, exactly one, once, before its
+    end."""
     done = db.execute(
         "UPDATE claims SET used_by = ?1, used_at = ?2 WHERE digest = ?3 AND used_by IS NULL AND expires_at > ?2",
         (by, now, digest),
     )
-    if done.rowcount == 1:
-        return True
+    return done.rowcount == 1
+
+
+def used(db: sqlite3.Connection, digest: str, by: UserId, now: UnixMs) -> bool:
+    """Whether that person has used that code a short while ago."""
     row = db.execute(
         "SELECT 1 FROM claims WHERE digest = ? AND used_by = ? AND expires_at > ?", (digest, by, now)
     ).fetchone()

@@ -124,9 +124,14 @@ class Claiming:
 
 
 def _claim(db: sqlite3.Connection, event: MessageReceived, user: UserId, digest: str, now: UnixMs) -> bool:
-    """Use the code and grant the role, together."""
+    """Use the code and grant the role, together.
+
+    Who has used it is told so again, since a crash may have come before the answer; but a role that was taken away
+    since does not come back.
+    """
     if not claims.use(db, digest, user, now):
-        return False
+        owner = any(role.role is RoleName.OWNER for role in people.roles_of(db, user))
+        return owner and claims.used(db, digest, user, now)
     people.ensure_user(db, user, event.address.channel_type, event.sender.display_name, now)
     if not event.is_group:
         dms.remember(db, user, event.address.chat, now)  # where they are asked from now on
