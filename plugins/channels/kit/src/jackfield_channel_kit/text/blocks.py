@@ -1,4 +1,4 @@
-"""Packing blocks into parts, and cutting lists, quotes, tables and code that are longer than a part."""
+"""Rendering a text in parts: cutting lists, quotes, tables and code that are longer than a part."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from jackfield.models.splitting import LEAST_LIMIT, measure, opening
 from jackfield_channel_kit.text.dialects.commonmark import CommonMark, fenced
 from jackfield_channel_kit.text.dialects.dialect import Dialect, closing, table_cells
 from jackfield_channel_kit.text.markdown import parse
+from jackfield_channel_kit.text.packing import Packer, Pair
 from jackfield_channel_kit.text.passages import Passage, text_token
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-__all__ = ["Cutter", "Pair"]
+__all__ = ["Cutter"]
 
-Pair = tuple[str, str]
-"""A piece as CommonMark, and rendered."""
 _DEEPEST = 4
 """Lists and quotes in each other that are cut as such; what is longer than a part further inside is cut as prose."""
 _MARKER = re.compile(r"^ {0,3}([-*+]|(\d{1,9})([.)]))( *)(.*)$")
@@ -54,7 +53,7 @@ class Cutter:
         whole = self.dialect.separator.join(rendered)
         if self.size(whole) <= limit:
             return [(text, whole)] if whole.strip() else []
-        packer = _Packer(self, limit)
+        packer = Packer(self.dialect.separator, limit)
         lines = text.split("\n")
         at = 0
         for block in rendered:
@@ -327,57 +326,6 @@ class Cutter:
                     yield from pairs
                     return
         yield from self._literal(source, limit)
-
-
-class _Packer:
-    """Puts pieces into parts, one after the other."""
-
-    def __init__(self, cutter: Cutter, limit: int) -> None:
-        self.parts: list[Pair] = []
-        self._separator = cutter.dialect.separator
-        self._limit = limit
-        self._texts: list[str] = []
-        self._shown: list[str] = []
-        self._sizes: list[int] = []
-        self._used = 0
-        self._heading = False
-
-    def room(self) -> int:
-        """What a block that must be cut has for its beginning; the part ends first when that is little."""
-        left = self._limit - self._used - len(self._separator) if self._texts else self._limit
-        if left >= self._limit // 3 and left >= LEAST_LIMIT:
-            return left
-        self.flush()
-        return self._limit
-
-    def add(self, text: str, shown: str, size: int, *, heading: bool = False) -> None:
-        gap = len(self._separator) if self._texts else 0
-        if self._used + gap + size > self._limit:
-            carried = self._carried(size)
-            self.flush()
-            if carried is not None:
-                self.add(*carried, heading=True)
-            gap = len(self._separator) if self._texts else 0
-        self._texts.append(text)
-        self._shown.append(shown)
-        self._sizes.append(size)
-        self._used += gap + size
-        self._heading = heading
-
-    def _carried(self, size: int) -> tuple[str, str, int] | None:
-        """A heading goes with what it is the heading of."""
-        if not self._heading or len(self._texts) < 2:
-            return None
-        if self._sizes[-1] + len(self._separator) + size > self._limit:
-            return None
-        self._heading = False
-        return self._texts.pop(), self._shown.pop(), self._sizes.pop()
-
-    def flush(self) -> None:
-        shown = self._separator.join(self._shown)
-        if shown.strip():
-            self.parts.append(("\n\n".join(self._texts), shown))
-        self._texts, self._shown, self._sizes, self._used, self._heading = [], [], [], 0, False
 
 
 def _closed(token: Token, lines: list[str]) -> str:
