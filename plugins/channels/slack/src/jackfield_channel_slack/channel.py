@@ -23,7 +23,7 @@ from jackfield.api import (
     SendResult,
 )
 from jackfield.clock import SystemClock
-from jackfield.errors import AuthFailed, ChannelError, ConfigError, Transient, Unsupported
+from jackfield.errors import AuthFailed, ConfigError, Transient, Unsupported
 from jackfield.models import (
     Address,
     Attachment,
@@ -48,11 +48,11 @@ from jackfield_channel_kit.selfguard import SelfGuard
 from jackfield_channel_slack.api import WebApi, user_of
 from jackfield_channel_slack.blocks import BUTTONS, LABEL, sections
 from jackfield_channel_slack.catching_up import catch_up
+from jackfield_channel_slack.checking import checked
 from jackfield_channel_slack.downloads import opened
 from jackfield_channel_slack.emoji import name_of
 from jackfield_channel_slack.history import history
 from jackfield_channel_slack.inbox import Inbox
-from jackfield_channel_slack.manifest import scopes
 from jackfield_channel_slack.names import Names
 from jackfield_channel_slack.outgoing import CAPTION, FILES_AT_ONCE, LIMIT, Outgoing, parts_of, split
 from jackfield_channel_slack.reading import Reader
@@ -140,22 +140,7 @@ class SlackChannel:
             api = await self._opened_api(context)
         except ConfigError as problem:
             return Health(ok=False, detail=problem.message, fix=problem.fix)
-        try:
-            me = await api.identity()
-            if self._settings.mode == "socket":
-                await api.socket_url()
-        except ChannelError as problem:
-            return Health(ok=False, detail=problem.message, fix=problem.fix or "see the channel's page in the docs")
-        finally:
-            await api.close()
-        missing = sorted(scopes() - me.scopes) if me.scopes else []
-        if missing:
-            return Health(
-                ok=False,
-                detail=f"the app lacks the scopes {', '.join(missing)}",
-                fix="add them under OAuth & Permissions, and install the app again",
-            )
-        return Health(ok=True, detail=f"in {me.team or me.team_id} as {me.user_id}")
+        return await checked(api, self._settings)
 
     def capabilities(self, address: Address | None = None) -> Capabilities:
         threaded = address is None or address.thread_id is not None
