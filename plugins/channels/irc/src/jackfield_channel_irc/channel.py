@@ -41,6 +41,7 @@ from jackfield_channel_irc.reading import Ctcp, Reader
 from jackfield_channel_irc.session import Secrets, Session
 from jackfield_channel_irc.settings import IrcSettings
 from jackfield_channel_irc.socket import Socket
+from jackfield_channel_irc.visiting import visit
 from jackfield_channel_irc.writing import lines_of, pieces
 
 __all__ = ["IrcChannel"]
@@ -153,35 +154,13 @@ class IrcChannel:
                 update={"nick": nick, "alternates": (), "channels": (), "account": settings.account or settings.nick}
             )
             async with asyncio.timeout(CHECK_SECONDS):
-                await self._visit(visitor, session_secrets, context)
+                await visit(visitor, session_secrets, context.clock)
         except TimeoutError:
             return Health(ok=False, detail=f"{settings.host} did not let us in", fix="check `host` and `port`")
         except (ChannelError, ConfigError) as problem:
             return Health(ok=False, detail=str(problem), fix=problem.fix)
         account = f" into the account {settings.account or settings.nick}" if settings.sasl != "none" else ""
         return Health(ok=True, detail=f"logged in at {settings.host}{account}")
-
-    async def _visit(self, settings: IrcSettings, session_secrets: Secrets, context: ChannelContext) -> None:
-        socket = await Socket.open(settings)
-        session = Session(settings, session_secrets, socket, context.clock)
-        up = asyncio.Event()
-
-        async def ignored(*_: object) -> None: ...
-
-        running = asyncio.create_task(
-            session.run(lambda room: None, ignored, ignored, lambda: up.set() if session.up else None)
-        )
-        waiting = asyncio.create_task(up.wait())
-        try:
-            await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                running.result()
-        finally:
-            session.say_goodbye()
-            for task in (running, waiting):
-                task.cancel()
-            await asyncio.gather(running, waiting, return_exceptions=True)
-            await socket.close()
 
     def capabilities(self, address: Address | None = None) -> Capabilities:
         """Reactions, replies and typing depend on the server, the length on our name there."""
