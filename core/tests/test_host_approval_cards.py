@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jackfield.api import ApprovalChoice, ApprovalField, ApprovalState, ChannelInfo
 from jackfield.clock import UnixMs
-from jackfield.errors import Ambiguous, ChatNotFound, NobodyListening, TooLarge, Transient
+from jackfield.errors import Ambiguous, ChatNotFound, NobodyListening, RolledBack, TooLarge, Transient
 from jackfield.host.approvals import YES_NO
 from jackfield.host.approvals.answers import typed_choice
 from jackfield.host.approvals.cards import literal
@@ -52,7 +52,12 @@ async def test_one_person_gets_a_card_that_shows_every_field(desk: CardDesk) -> 
     card = desk.cards()[0].message.prompt
     assert card is not None
     assert (card.id, card.title) == (id, "Do act")
-    for shown in ("**command:** `npx`", "**env TOKEN:** `from secret x`", "own words: `I need it`", "`Helper`"):
+    for shown in (
+        "**command:** `npx`",
+        "**env TOKEN:** `from secret x`",
+        "own words: `I need it`",
+        "`Helper` (`helper`)",
+    ):
         assert shown in card.question
     assert [choice.label for choice in card.choices] == ["Approve", "Reject"]
 
@@ -203,8 +208,34 @@ def test_what_foreign_text_looks_like() -> None:
     assert literal("rm -rf /") == "`rm -rf /`"
     assert literal("a `b` c") == "`` a `b` c ``"
     assert literal("a\u202eb") == "`a\\u{202e}b`"
-    assert literal("x\n```\n**Approved**") == "\n````\nx\n```\n**Approved**\n````"
+    assert literal("x\n```\n**Approved**") == "\n````\n│ x\n│ ```\n│ **Approved**\n````"
+    assert literal("x" * 81) == f"\n```\n│ {'x' * 80}\n┊ x\n```", (
+        "where a chat cuts lines, it is seen that this goes on"
+    )
     assert literal("") == "*(empty)*"
+    assert literal("a\u3164b\u034f\u2800\U000e0101") == "`a\\u{3164}b\\u{34f}\\u{2800}\\u{e0101}`"
+
+
+@pytest.mark.parametrize("text", ["requ\u0435sts", "https://\u0430\u0440\u0440.example/x", "say it: \u03bfk"])
+def test_letters_that_look_alike_are_pointed_out(text: str) -> None:
+    assert "several alphabets" in literal(text) and "\\u{" in literal(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["requests", "\u043f\u0440\u0438\u0432\u0435\u0442, API-\u043a\u043b\u044e\u0447", "na\u00efve caf\u00e9"]
+)
+def test_ordinary_words_are_not(text: str) -> None:
+    assert literal(text) == f"`{text}`"
+
+
+async def test_what_a_deed_says_has_no_markup_on_the_card(desk: CardDesk) -> None:
+    """A package manager's words, for instance, are its packages'."""
+    await desk.grant("fake:olga")
+    desk.fails = RolledBack("it said: **Approved** [here](http://evil.example) <!channel>")
+    id = await asked(desk)
+    await desk.click(id)
+    item = await desk.item(id)
+    assert "\\*\\*Approved\\*\\* \\[here\\](http" in await desk.showing.final_text(item, whole=True)
 
 
 # ---- who may decide

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jackfield.api import ApprovalState
@@ -14,6 +14,7 @@ from jackfield.store.approvals import Approval, DeedOutcome, Via
 
 __all__ = [
     "Drawn",
+    "agent",
     "draw",
     "final_text",
     "label",
@@ -30,7 +31,12 @@ LONG = 600
 OPENING = 300
 INLINE = 20_000
 """Characters that a card may have in a chat that takes no files."""
+WIDTH = 80
+"""Characters of a line of foreign text."""
 _TICKS = re.compile(r"`+")
+_WORD = re.compile(r"\w+")
+_ALIKE = frozenset({"LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"})
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U0001d159")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +48,41 @@ class Drawn:
 
 
 def literal(value: str) -> str:
-    """A foreign text that shows as what it is: no markup, nothing invisible, nothing that turns the writing around."""
+    """A foreign text that shows as what it is: no markup, nothing invisible, nothing that turns the writing around.
+
+    Each line of a longer one has a bar before it, since where a chat has no markup, and where it cuts long lines, one
+    could look like the card's own words.
+    """
     if not value:
         return "*(empty)*"
     shown = "".join(_visible(char) for char in value)
     longest = max((len(run) for run in _TICKS.findall(shown)), default=0)
-    if "\n" not in shown and len(shown) <= 200:
-        if "`" not in shown:
-            return f"`{shown}`"
+    if "\n" in shown or len(shown) > WIDTH:
+        fence = "`" * max(3, longest + 1)
+        quoted = f"\n{fence}\n{_barred(shown)}\n{fence}"
+    elif "`" not in shown:
+        quoted = f"`{shown}`"
+    else:
         fence = "`" * (longest + 1)
-        return f"{fence} {shown} {fence}"
-    fence = "`" * max(3, longest + 1)
-    return f"\n{fence}\n{shown}\n{fence}"
+        quoted = f"{fence} {shown} {fence}"
+    alike = list(dict.fromkeys(_lookalikes(value)))[:5]
+    if not alike:
+        return quoted
+    spelt = ", ".join(f"`{''.join(_ascii(char) for char in token[:60])}`" for token in alike)
+    return f"{quoted}\n\n⚠️ Letters of several alphabets, which may look alike: {spelt}"
+
+
+def _barred(text: str) -> str:
+    """With a bar before each line; one that is cut goes on behind a broken bar."""
+    rows: list[str] = []
+    for line in text.split("\n"):
+        rows.append(f"│ {line[:WIDTH]}")
+        rows += [f"┊ {line[start : start + WIDTH]}" for start in range(WIDTH, len(line), WIDTH)]
+    return "\n".join(rows)
 
 
 def _visible(char: str) -> str:
-    if char == "\n" or (char == " " or unicodedata.category(char)[0] not in "CZ"):
+    if char == "\n" or (char == " " or unicodedata.category(char)[0] not in "CZ") and not _blank(char):
         return char
     if char == "\t":
         return "    "
@@ -65,12 +90,33 @@ def _visible(char: str) -> str:
     return f"\\x{number:02x}" if number < 256 else f"\\u{{{number:x}}}"
 
 
+def _blank(char: str) -> bool:
+    """Whether it shows nothing although it counts as a letter, a mark or a sign."""
+    return char in _BLANK or 0xFE00 <= ord(char) <= 0xFE0E or 0xE0100 <= ord(char) <= 0xE01EF
+
+
+def _ascii(char: str) -> str:
+    return char if char.isascii() and char.isprintable() and char != "`" else f"\\u{{{ord(char):x}}}"
+
+
+def _lookalikes(text: str) -> Iterator[str]:
+    """Words, addresses and paths whose letters come from several of the alphabets that look alike."""
+    if text.isascii():
+        return
+    for token in text.split():
+        pieces = [token] if any(char in ".:/@=" for char in token.strip(".:")) else _WORD.findall(token)
+        for piece in pieces:
+            alphabets = {unicodedata.name(char, "").partition(" ")[0] for char in piece if char.isalpha()}
+            if len(alphabets & _ALIKE) > 1:
+                yield piece
+
+
 def draw(item: Approval, whose: str, *, files: bool) -> Drawn:
-    """The card's text.  `whose` names the agent; with `files` long values become some."""
+    """The card's text.  `whose` is the agent as `agent` names it; with `files` long values become some."""
     lines: list[str] = []
     if whose:
         asks = "asks for this" if item.session_id is not None else "is what this is about"
-        lines.append(f"The agent {literal(whose)} {asks}.")
+        lines.append(f"The agent {whose} {asks}.")
     attached: list[tuple[str, str]] = []
     for number, field in enumerate(item.fields, 1):
         value = field.value
@@ -87,6 +133,16 @@ def draw(item: Approval, whose: str, *, files: bool) -> Drawn:
     if item.reason:
         lines.append(f"The agent's reason, in its own words: {literal(item.reason)}")
     return Drawn("\n\n".join(lines), tuple(attached))
+
+
+def agent(name: str, folder: str) -> str:
+    """An agent for a person: by its name, and by its folder, since agents may have the same name."""
+    return f"{literal(name)} (`{folder}`)"
+
+
+def said(text: str) -> str:
+    """Words of the host with foreign ones in them: no markup in either."""
+    return "\n".join(label(line) for line in text.split("\n"))
 
 
 def label(text: str) -> str:
@@ -126,7 +182,7 @@ def takes_all(can: Capabilities, sizes: Sequence[int]) -> bool:
 def verdict(item: Approval, name: str) -> str:
     """What became of it, in one line for people; `name` is whoever decided."""
     by = f" by {label(name)}" if name else ""
-    note = f": {item.note}" if item.note else ""
+    note = f": {said(item.note)}" if item.note else ""
     match item.state:
         case ApprovalState.EXPIRED:
             return "⌛ Expired: nobody decided it in time. Nothing was done."
@@ -135,8 +191,8 @@ def verdict(item: Approval, name: str) -> str:
         case ApprovalState.PENDING:
             return "It waits for a decision."
     chosen = item.chosen
-    said = (chosen.selected_label or chosen.label) if chosen is not None else item.state.value.capitalize()
-    text = item.outcome_text or ""
+    made = label(chosen.selected_label or chosen.label) if chosen is not None else item.state.value.capitalize()
+    text = said(item.outcome_text or "")
     match item.outcome:
         case DeedOutcome.FAILED:
             result = f"\n\n⚠️ It was not done: {text}"
@@ -144,7 +200,7 @@ def verdict(item: Approval, name: str) -> str:
             result = f"\n\n⚠️ {text[:1].upper()}{text[1:]}."
         case _:
             result = f"\n\n{text}" if text else ""
-    return f"{said}{by if item.via is not Via.POLICY else ''}{note}{result}"
+    return f"{made}{by if item.via is not Via.POLICY else ''}{note}{result}"
 
 
 def final_text(item: Approval, drawn: Drawn | None, name: str) -> str:

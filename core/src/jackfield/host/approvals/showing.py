@@ -148,7 +148,7 @@ class Showing:
         if item.agent_group_id is None:
             return ""
         group = await self._hub.store.read(groups.agent_group, item.agent_group_id)
-        return "" if group is None else group.name
+        return "" if group is None else cards.agent(group.name, group.folder)
 
     async def _message(self, item: Approval, address: Address) -> OutMessage | None:
         """The card as that chat can take it; None when not all of it can be shown there."""
