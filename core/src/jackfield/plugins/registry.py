@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from jackfield.errors import NotFound, PluginBroken
-from jackfield.plugins.broken import Broken, Knowledge, verdict_from_metadata
+from jackfield.plugins.broken import Knowledge, verdict_from_metadata
+from jackfield.plugins.clashes import refuse_clashes
 from jackfield.plugins.discovery import Discovery, Found, Inventory
 from jackfield.plugins.dispatcher import HookDispatcher
 from jackfield.plugins.kinds import Kind
@@ -331,44 +332,13 @@ class PluginRegistry:
         if any(other.plugin is loaded.plugin for other in self._loaded.values()):
             return
         label = self._label(loaded)
-        for action in loaded.offers.actions:
-            if action.name in self._actions:
-                raise Refused(
-                    Broken(
-                        phase="register",
-                        reason=f"the action {action.name!r} is already handled by {self._actions[action.name][1]}",
-                        fix=f"remove {loaded.found.distribution.name} or {self._actions[action.name][1]}",
-                    )
-                )
-        for command in loaded.offers.commands:
-            self._check_command(command)
-        known = {kind.name for kind in self.approval_kinds()}
-        for kind in loaded.offers.approvals:
-            if kind.name in known:
-                raise Refused(
-                    Broken(
-                        phase="register",
-                        reason=f"there is a kind of approval {kind.name!r} already",
-                        fix=f"remove {loaded.found.distribution.name}, or the plugin that brings it too",
-                    )
-                )
+        taken = {name: owner for name, (_, owner) in self._actions.items()}
+        refuse_clashes(loaded, taken, self._commands, {kind.name for kind in self.approval_kinds()})
         manager = self._hooks()
         manager.register(loaded.plugin, name=label)
         self._commands |= {command.token: command for command in loaded.offers.commands}
         self._actions.update({action.name: (action, label) for action in loaded.offers.actions})
         self.dispatcher.use(manager)
-
-    def _check_command(self, command: ChatCommand) -> None:
-        """Raises Refused: the token has a meaning already, or is for the runner alone to judge."""
-        from jackfield.models.commands import COMMANDS, CommandAccess
-
-        if command.token in COMMANDS or command.token in self._commands:
-            whose = "the core's" if command.token in COMMANDS else "another plugin's"
-            fix = "give the command another name"
-            raise Refused(Broken(phase="register", reason=f"the command {command.token} is {whose}", fix=fix))
-        if command.access is CommandAccess.OWN_TURN:
-            reason = f"the command {command.token} has the access own_turn, which is for the runner's own commands"
-            raise Refused(Broken(phase="register", reason=reason, fix="use admin, member or nobody"))
 
     def _label(self, loaded: LoadedPlugin) -> str:
         """What failures of its hooks are reported under: the distribution, and the module where it has several."""
