@@ -358,6 +358,17 @@ def test_a_plugin_that_fails_or_hangs_where_none_should_is_a_finding_and_the_oth
     assert levels(found)["reach:andy"] == {"ok"}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["deaf", "block"])
+def test_a_plugin_that_can_not_be_ended_does_not_keep_the_command_from_ending(keyed: Exchange, how: str) -> None:
+    """It goes on when it is cancelled, or blocks the whole process; what was found until then is shown."""
+    set_up(keyed)
+    (platform(keyed) / how).touch()
+    found = doctor(keyed, "--wait", "10", code=1)
+    assert {"home", "disk"} <= found.keys()
+    assert found["doctor"][0]["level"] == "error"
+
+
 def test_a_person_sees_what_is_looked_at_and_a_bound_on_all_of_it_holds(exchange: Exchange) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(

@@ -15,10 +15,22 @@ from jackfield.api import ChannelContext, Completed, Health, Isolation, RuntimeH
 from jackfield.clock import UnixMs
 from jackfield.config import Home, Problem, Severity
 from jackfield.errors import AuthFailed, MalformedData, NotFound
-from jackfield.host.diagnosis import Finding, Level, error, finding_from, judging, ok, problem_of, reach, warning, worst
+from jackfield.host.diagnosis import (
+    Finding,
+    Level,
+    error,
+    finding_from,
+    judging,
+    ok,
+    problem_of,
+    reach,
+    threads,
+    warning,
+    worst,
+)
 from jackfield.host.diagnosis.credentials import CheckContext, check_channel
 from jackfield.host.diagnosis.looking import look_at_home
-from jackfield.host.diagnosis.threads import in_thread
+from jackfield.host.diagnosis.threads import in_thread, within
 from jackfield.models import ChannelState, ChannelStatus
 from jackfield.store import health
 from jackfield.store.health import Waiting
@@ -335,3 +347,20 @@ async def test_work_that_hangs_is_left_behind_and_what_it_raises_comes_back() ->
 
 def _raise(problem: BaseException) -> None:
     raise problem
+
+
+async def test_what_goes_on_although_it_was_cancelled_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "GRACE", 0.01)
+    free = asyncio.Event()
+
+    async def deaf() -> str:
+        try:
+            await free.wait()
+        except asyncio.CancelledError:
+            await free.wait()
+        return "at last"
+
+    with pytest.raises(TimeoutError):
+        await within(0.01, deaf())
+    free.set()
+    assert await within(30, deaf()) == "at last"

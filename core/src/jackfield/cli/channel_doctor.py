@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jackfield.cli import output
+from jackfield.cli.failures import report
 from jackfield.cli.lazy import Command, json_option
-from jackfield.cli.state import call, emit, say
+from jackfield.cli.state import call, current, emit, say
+from jackfield.cli.watchdog import Watchdog
 from jackfield.errors import JackfieldError
 
 if TYPE_CHECKING:
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 Json = Any
+LONGEST = 60.0
+"""Seconds for a diagnosis, in which the platform alone may take 20."""
+TELL_AUTHOR = (
+    "its plugin waits for something without letting others go on, or ignores being told to stop: tell its author"
+)
 
 
 @click.command(cls=Command)
@@ -32,7 +39,12 @@ def doctor(name: str, chat: str | None) -> int:
     from jackfield.cli.doctor import show_findings
     from jackfield.host.diagnosis import Level, finding_from, problem_of, worst
 
-    found = call("channel.diagnose", name=name)
+    def last_words() -> int:
+        return report(current(), JackfieldError(f"channel {name!r} blocks and can't be ended", fix=TELL_AUTHOR))
+
+    with Watchdog(last_words) as watchdog:
+        watchdog.arm(LONGEST)
+        found = call("channel.diagnose", name=name)
     findings = [finding_from(one) for one in found["findings"]]
     trial: Json = None
     if chat is not None:

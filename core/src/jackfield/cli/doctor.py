@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import click
 from jackfield.cli import output, printable
 from jackfield.cli.lazy import Command, json_option
 from jackfield.cli.state import State, current, emit, run_async, say
+from jackfield.cli.watchdog import Watchdog
 from jackfield.config.home import Home
 from jackfield.errors import JackfieldError, MalformedData, NoHost
 
@@ -25,6 +27,10 @@ __all__ = ["doctor", "show_findings"]
 LOCAL_SECONDS = 30.0
 ANSWER_SECONDS = 120.0
 AT_ONCE = 3
+ENDING_SECONDS = 5.0
+"""Seconds for what was left behind to end, once it was told to."""
+BLOCKED = "something blocks and can't be ended; what comes after it was not looked at"
+BLOCKED_FIX = "`jackfield channel doctor NAME` finds the channel; tell its plugin's author"
 Told = Callable[[str], None]
 
 
@@ -39,11 +45,35 @@ def doctor(fix_hints: bool, patience: float) -> int:
     and for each agent a trial run from inside its sandbox.  It changes no setting, and works with a running host and
     without one.  Ends with exit code 1 when something does not work.
     """
-    from jackfield.host.diagnosis import Level, worst
+    from jackfield.host.diagnosis.findings import error
 
     state = current()
     home = state.home.require()
-    findings = run_async(_diagnose(home, state, _teller(quiet=state.json), patience))
+    findings: list[Finding] = []
+    complete = False
+
+    def last_words() -> int:
+        blocked = [] if complete else [error("doctor", BLOCKED, BLOCKED_FIX)]
+        return _tell(findings + blocked, fix_hints)
+
+    with Watchdog(last_words) as watchdog:
+        # As long as a thread can wait at all: a --wait of years is one of these.
+        watchdog.arm(min(patience, threading.TIMEOUT_MAX / 2) + ENDING_SECONDS)
+
+        async def look() -> None:
+            nonlocal complete
+            await _diagnose(home, state, _teller(quiet=state.json), patience, findings)
+            complete = True
+            watchdog.arm(ENDING_SECONDS)
+
+        run_async(look())
+    return _tell(findings, fix_hints)
+
+
+def _tell(findings: Sequence[Finding], fix_hints: bool) -> int:
+    """Print what was found; the exit code."""
+    from jackfield.host.diagnosis import Level, worst
+
     level = worst(findings)
     code = 1 if level is Level.ERROR else 0
     if emit({"ok": code == 0, "level": str(level), "findings": [finding.as_json() for finding in findings]}):
@@ -91,11 +121,11 @@ def _teller(*, quiet: bool) -> Told:
 # ---- looking
 
 
-async def _diagnose(home: Home, state: State, tell: Told, patience: float) -> list[Finding]:
-    """All findings, those of this process first.  Each look is on its own: whatever one meets is a finding of it."""
+async def _diagnose(home: Home, state: State, tell: Told, patience: float, findings: list[Finding]) -> None:
+    """Fill in the findings, those of this process first.  Each look is on its own: whatever one meets is a finding of
+    it."""
     from jackfield.host.diagnosis.findings import error, problem_of
 
-    findings: list[Finding] = []
     try:
         async with asyncio.timeout(patience):
             for name, look in _local_looks(home, state):
@@ -112,7 +142,6 @@ async def _diagnose(home: Home, state: State, tell: Told, patience: float) -> li
         )
     finally:
         tell("")
-    return findings
 
 
 def _local_looks(home: Home, state: State) -> list[tuple[str, Callable[[], list[Finding]]]]:

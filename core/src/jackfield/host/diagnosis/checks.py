@@ -5,11 +5,10 @@ Each is named, like ``store`` or ``reach:andy``; none depends on another having 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from jackfield.api import GroupPlace, Isolation
 from jackfield.clock import UnixMs
@@ -19,7 +18,7 @@ from jackfield.host.diagnosis import channels, judging, reach
 from jackfield.host.diagnosis.findings import Finding, error, ok, problem_of, warning
 from jackfield.host.diagnosis.looking import skew_of
 from jackfield.host.diagnosis.secrets import secrets
-from jackfield.host.diagnosis.threads import in_thread
+from jackfield.host.diagnosis.threads import in_thread, within
 from jackfield.host.registration.claiming import unowned
 from jackfield.ids import SessionId, new_id
 from jackfield.models import AgentGroup, Session, SessionMode, SessionStatus, TaskState
@@ -33,7 +32,7 @@ __all__ = ["check_names", "run_check"]
 
 log = logging.getLogger(__name__)
 
-Check = Callable[["ServiceContext", str], Awaitable[list[Finding]]]
+Check = Callable[["ServiceContext", str], Coroutine[Any, Any, list[Finding]]]
 SECONDS = 30.0
 REACH_SECONDS = reach.PATIENCE + 30.0
 MAILBOXES = 50
@@ -65,8 +64,7 @@ async def run_check(context: ServiceContext, name: str) -> list[Finding]:
         raise NotFound(f"there is no check {name!r}", fix="`jackfield doctor` runs them all")
     seconds = REACH_SECONDS if word == "reach" else SECONDS
     try:
-        async with asyncio.timeout(seconds):
-            return await check(context, subject)
+        return await within(seconds, check(context, subject))
     except TimeoutError:
         return [error(name, f"it took over {seconds:g} s", "see what is slow: the disk, the network, the runtime")]
     except JackfieldError as problem:

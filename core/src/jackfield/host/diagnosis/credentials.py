@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from jackfield.api import Accepted, Channel, ChannelType, Cursor, Health
 from jackfield.clock import Clock, SystemClock
 from jackfield.config.home import Home
 from jackfield.errors import JackfieldError, Unsupported
+from jackfield.host.diagnosis.threads import within
 from jackfield.models import Address, ChannelStatus, Event
 from jackfield.redaction import REDACTOR
 
@@ -79,8 +79,7 @@ async def check_channel(channel: Channel, context: CheckContext, *, patience: fl
 
 async def _outcome(channel: Channel, context: CheckContext, patience: float) -> Health:
     try:
-        async with asyncio.timeout(patience):
-            return await channel.check(context)
+        return await within(patience, channel.check(context))
     except TimeoutError:
         said = f"the platform did not answer within {patience:g} s"
         return Health(ok=False, detail=said, fix="look at the network and try again")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["in_thread"]
+__all__ = ["in_thread", "within"]
+
+GRACE = 2.0
+"""Seconds for something that was cancelled to tidy up."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,3 +45,21 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
     threading.Thread(target=run, name=f"diagnosis {getattr(work, '__name__', 'work')}", daemon=True).start()
     return await done
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """Its result.  What goes on although it was cancelled is left behind; `asyncio.timeout` would wait for it for ever.
+
+    Raises:
+        TimeoutError: it did not come in time.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+        if done:
+            return task.result()
+        raise TimeoutError
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=GRACE)
