@@ -37,6 +37,21 @@ def test_clearing_is_for_admins_and_forgets_the_conversation(exchange: Exchange)
     assert "blue door" not in exchange.wait_text("cmd-clear", "and that is all")
 
 
+def test_a_denial_is_said_once_and_keeps_the_command_from_no_other_agent(exchange: Exchange) -> None:
+    """messaging.md 1.7: straight through the channel, however many agents are wired; one of them knows the sender."""
+    exchange.join("cmd-two")
+    for folder in ("cmd-ours", "cmd-theirs"):
+        exchange.add_agent(folder)
+        exchange.join("cmd-two", folder)
+    exchange.op("admin.add", user="postbox:ada", group="cmd-ours")
+    exchange.say("cmd-two", "/clear", sender="ada")
+    exchange.wait_text("cmd-two", "Session cleared.")
+    exchange.wait_for(lambda: exchange.audit("cmd-two") == {"denied /clear": 2}, "both refusals")
+    exchange.say("cmd-two", "that was all", sender="ada")
+    exchange.wait_for(lambda: len([one for one in exchange.texts("cmd-two") if "was all" in one]) == 3, "all answers")
+    assert exchange.texts("cmd-two").count("/clear is for admins of this agent.") == 1
+
+
 def test_only_who_began_a_turn_or_an_admin_stops_it(exchange: Exchange) -> None:
     """C128."""
     exchange.join("cmd-stop", is_group=True)

@@ -100,6 +100,9 @@ class Judging:
             except JackfieldError as problem:
                 judged.failed = problem
                 self.could_not([judged], wired, problem)
+        for text in dict.fromkeys(outcome.denial for outcome in judged.outcomes if outcome.denial):
+            # Once, however many agents there are; straight through the channel (messaging.md 1.7).
+            await self._say(arrival.event.address, OutMessage(text=text), path=SendPath.COMMAND)
         if any(outcome.state is InboundState.QUEUED for outcome in judged.outcomes):
             await self._break_loop(judged)
         return judged
@@ -193,8 +196,8 @@ class Judging:
             ask = verdict.ask and decision.engage
             return Outcome(wired, None, None, InboundState.REFUSED, verdict.reason, ask=ask)
         if isinstance(command, commands.Denied):
-            await self._say(event.address, OutMessage(text=command.text), path=SendPath.COMMAND)
-            return Outcome(wired, None, None, InboundState.REFUSED, f"denied {command.token}")
+            reason = f"denied {command.token}"
+            return Outcome(wired, None, None, InboundState.REFUSED, reason, denial=command.text)
         session = wired.session or await self._new_session(wired)
         row = InboundRow(
             id=InboundId(derive_id("in", arrival.event_id, wired.wiring.id)),

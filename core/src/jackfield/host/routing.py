@@ -101,6 +101,8 @@ class Outcome:
     stick_until: UnixMs | None = None
     ask: bool = False
     """Whether somebody is to be asked about the sender, who was refused for being unknown."""
+    denial: str = ""
+    """What the sender of a command that is not theirs to give is told."""
 
 
 def facts_of(db: sqlite3.Connection, arrivals: Sequence[Arrival], now: UnixMs) -> list[Facts | None]:
