@@ -16,9 +16,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import pytest
 from approval_kit import FIELDS, Desk, open_desk
 from jackfield.api import ApprovalChoice, ApprovalField, ApprovalState
-from jackfield.errors import Conflict, MalformedData, NotAllowed, NotFound, TooLarge, UnsafePath
+from jackfield.errors import Conflict, MalformedData, NotAllowed, NotFound, StoreError, TooLarge, UnsafePath
 from jackfield.host.approvals import Decision, HostKind
 from jackfield.host.approvals.digest import canonical
+from jackfield.host.approvals.requests import MAX_FILES_SIZE
 from jackfield.host.retention import Retention
 from jackfield.host.spool import Spool
 from jackfield.ids import ApprovalId
@@ -193,6 +194,26 @@ async def test_a_deed_that_may_be_repeated_is_taken_up_again(desk: Desk) -> None
     assert (await desk.item(ticket.id)).outcome is DeedOutcome.DONE
 
 
+async def test_a_deed_whose_end_the_store_could_not_take_is_told_once_it_can(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, say, while it was being done."""
+
+    def full(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    ticket = await desk.request()
+    with monkeypatch.context() as broken:
+        broken.setattr(approvals, "end_deed", full)
+        await yes(desk, ticket.id)
+        await desk.quiet()
+        assert ((await desk.item(ticket.id)).outcome, desk.told) == (DeedOutcome.RUNNING, [])
+    await desk.engine.sweep()
+    await desk.quiet()
+    assert (await desk.item(ticket.id)).outcome is DeedOutcome.DONE
+    assert (len(desk.done), len(desk.told)) == (1, 1)
+
+
 async def test_a_deed_that_fails_is_told_with_its_reason(desk: Desk) -> None:
     ticket = await desk.request()
     desk.fails = Conflict("there is one already", fix="choose another name")
@@ -269,9 +290,10 @@ async def test_files_from_elsewhere_can_not_be_part_of_a_request(desk: Desk, tmp
     (tmp_path / "key").write_text("secret")
     (workspace / "link").symlink_to(tmp_path / "key")
     (workspace / "folder").symlink_to(tmp_path)
+    (workspace / "other").hardlink_to(tmp_path / "key")
     for file in (
-        tmp_path / "key", workspace / "link", workspace / "folder" / "key", workspace / ".." / "agent.toml",
-        workspace / "missing", workspace,
+        tmp_path / "key", workspace / "link", workspace / "other", workspace / "folder" / "key",
+        workspace / ".." / "agent.toml", workspace / "missing", workspace,
     ):  # fmt: skip
         with pytest.raises(UnsafePath):
             await desk.request(files=[file])
@@ -279,6 +301,23 @@ async def test_files_from_elsewhere_can_not_be_part_of_a_request(desk: Desk, tmp
 
 
 # ---- what can be asked
+
+
+async def test_the_files_of_a_request_are_few_bytes_together_and_in_nobodys_way(desk: Desk) -> None:
+    """Empty bytes cost an agent nothing, and the host's disk as much as others."""
+    workspace = desk.bench.hub.home.groups / desk.bench.group.folder / "workspace"
+    workspace.mkdir(parents=True)
+    files = [workspace / "one", workspace / "two"]
+    for file in files:
+        with file.open("wb") as empty:
+            empty.truncate(MAX_FILES_SIZE * 2 // 3)
+    with pytest.raises(TooLarge):
+        await desk.request(files=files)
+    shown = workspace / "Shown"
+    shown.write_text("echo")
+    with pytest.raises(UnsafePath):
+        await desk.request(files=[shown])
+    assert list((desk.bench.hub.home.root / "approvals").iterdir()) == []
 
 
 async def test_an_unknown_kind_is_refused(desk: Desk) -> None:

@@ -241,7 +241,7 @@ async def test_a_stranger_is_asked_about_once_and_their_first_message_arrives_on
         assert await door.inboxes() == []
         assert [choice.value for choice in item.choices] == ["allow", "open", "deny"]
         shown = " ".join(f"{field.label}: {field.value}" for field in item.fields)
-        assert "Ann (fake:ann)" in shown and "Room" in shown and "Helper" in shown and "let me in" not in shown
+        assert "fake:ann, called 'Ann'" in shown and "Room" in shown and "Helper" in shown and "let me in" not in shown
         assert len(await door.bodies()) == 1, "the others are not kept"
         assert await door.audit() == {"unknown_sender_request_approval": 21}
         done = await door.decide("allow")
@@ -546,6 +546,22 @@ async def test_one_of_several_agents_is_chosen_and_the_rest_is_told_of(tmp_path:
         members = await door.bench.hub.store.read(people.members, others[0].id)
         assert [one.user_id for one in members] == ["fake:ann"]
         assert await door.bench.hub.store.read(people.members, others[1].id) == []
+
+
+async def test_names_that_people_and_agents_choose_pass_for_no_others(tmp_path: Path) -> None:
+    async with a_door(tmp_path / "home") as door:
+        for folder in ("andy", "andy-2"):
+            group = AgentGroup(id=AgentGroupId(new_id("ag")), name="Andy", folder=folder, created_at=UnixMs(1))
+            await door.bench.hub.store.write(groups.add_agent_group, group)
+        await door.say(
+            sender=Person("mallory", display_name="Ann (fake:ann)"), conversation_name="Home (fake:fake:home)"
+        )
+        (item,) = await door.pending()
+        shown = {field.label: field.value for field in item.fields}
+        assert shown["Sender"] == "fake:mallory, called 'Ann (fake:ann)'"
+        assert shown["Chat"] == "a group (fake:fake:room), called 'Home (fake:fake:home)'"
+        labels = [choice.label for choice in item.choices]
+        assert {"Connect to Andy (andy)", "Connect to Andy (andy-2)"} < set(labels)
 
 
 async def test_an_agent_that_is_gone_connects_nothing(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def _barred(text: str) -> str:
 
 
 def _visible(char: str) -> str:
-    if char == "\n" or (char == " " or unicodedata.category(char)[0] not in "CZ") and not _blank(char):
+    if char == "\n" or ((char == " " or unicodedata.category(char)[0] not in "CZ") and not _blank(char)):
         return char
     if char == "\t":
         return "    "

@@ -15,11 +15,13 @@ from jackfield.errors import MalformedData, TooLarge, UnsafePath, VerificationFa
 from jackfield.mailbox import safe_name
 from jackfield.store.approvals import Approval, ApprovedFile
 
-__all__ = ["MAX_PAYLOAD", "canonical", "copies", "digest_of", "forget_copies", "keep_copies", "verify"]
+__all__ = ["MAX_PAYLOAD", "SHOWN", "canonical", "copies", "digest_of", "forget_copies", "keep_copies", "verify"]
 
 MAX_PAYLOAD = 256 * 1024
 """Bytes."""
 MAX_FILES = 20
+SHOWN = "shown"
+"""The folder of long values as they were shown, beside the copies."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 18
 
@@ -87,7 +89,7 @@ def keep_copies(files: Sequence[Path], roots: Sequence[Path], folder: Path, limi
 
     Raises:
         UnsafePath: one is not there, lies outside `roots`, behind a link, is no regular file, or two have one name.
-        TooLarge: one is over `limit` bytes, or there are too many.
+        TooLarge: together they are over `limit` bytes, or there are too many.
     """
     if len(files) > MAX_FILES:
         raise TooLarge(f"at most {MAX_FILES} files can be part of one approval", limit=MAX_FILES)
@@ -95,9 +97,9 @@ def keep_copies(files: Sequence[Path], roots: Sequence[Path], folder: Path, limi
     try:
         for file in files:
             name = safe_name(file.name)
-            if any(name.casefold() == one.name.casefold() for one in kept):
-                raise UnsafePath(f"two files of one approval are named {name!r}")
-            kept.append(_copy(file, roots, folder, name, limit))
+            if name.casefold() in {SHOWN, *(one.name.casefold() for one in kept)}:
+                raise UnsafePath(f"a file of this approval can't be named {name!r}: another one is")
+            kept.append(_copy(file, roots, folder, name, limit - sum(one.size for one in kept)))
     except BaseException:
         forget_copies(folder)
         raise
@@ -107,14 +109,17 @@ def keep_copies(files: Sequence[Path], roots: Sequence[Path], folder: Path, limi
 def _copy(file: Path, roots: Sequence[Path], folder: Path, name: str, limit: int) -> ApprovedFile:
     sha, size = hashlib.sha256(), 0
     with os.fdopen(_open_below(file, roots), "rb") as source:
-        if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+        found = os.fstat(source.fileno())
+        if not stat.S_ISREG(found.st_mode):
             raise UnsafePath(f"{name} is no regular file")
+        if found.st_nlink != 1:
+            raise UnsafePath(f"{name} has {found.st_nlink} names, so it may be a file of elsewhere")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (folder / name).open("wb") as copy:
             while chunk := source.read(_CHUNK):
                 size += len(chunk)
                 if size > limit:
-                    raise TooLarge(f"the file {name} has more than {limit:,} bytes", limit=limit)
+                    raise TooLarge(f"{name} has more than the {limit:,} bytes that are left for it", limit=limit)
                 sha.update(chunk)
                 copy.write(chunk)
             copy.flush()

@@ -69,6 +69,7 @@ class Approvals:
         self._nudge = nudge
         self._showing = showing
         self._busy: set[ApprovalId] = set()
+        self._ended: dict[ApprovalId, tuple[DeedOutcome, str | None]] = {}  # what the store has yet to be told
         self.kinds = Kinds(hub.plugins)
 
     # ---- asking
@@ -257,7 +258,7 @@ class Approvals:
         """The safety net: decisions that were made without telling us, such as those of a conversation that was closed;
         what nobody was shown; cards that still ask."""
         for item in await self._hub.store.read(approvals.unfinished):
-            if item.outcome is not DeedOutcome.RUNNING:
+            if item.outcome is not DeedOutcome.RUNNING or item.id in self._ended:
                 self._hub.spawn(self._settle(item.id), f"approval {item.id}")
         await self.look_again()
         await self._showing.mend()
@@ -309,6 +310,8 @@ class Approvals:
 
     async def _do(self, item: Approval) -> Approval:
         """Carry out what was chosen, if anything is to be done; what it is afterwards."""
+        if item.id in self._ended:
+            return await self._end(item.id)
         kind, missing = self._kind_of(item)
         chosen = item.chosen is not None and isinstance(kind, HostKind)
         if item.state is not ApprovalState.APPROVED and not chosen:
@@ -337,8 +340,14 @@ class Approvals:
             self._hub.trouble(f"approval {item.kind}")
             log.warning("what %s (%s) approved was not done: %s", item.id, item.kind, text)
         reach("host.approval.after_deed")
-        await self._hub.store.write(approvals.end_deed, item.id, outcome, text)
-        return await self.get(item.id)
+        self._ended[item.id] = outcome, text
+        return await self._end(item.id)
+
+    async def _end(self, id: ApprovalId) -> Approval:
+        """Record how the deed ended; while the store takes nothing it is kept, and the sweep tries again."""
+        await self._hub.store.write(approvals.end_deed, id, *self._ended[id])
+        del self._ended[id]
+        return await self.get(id)
 
     async def _apply(self, kind: HostKind | ApprovalKind, item: Approval) -> object:
         payload = json.loads(item.payload)

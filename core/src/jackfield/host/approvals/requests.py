@@ -24,6 +24,8 @@ MAX_FIELDS = 60
 MAX_VALUE = 64 * 1024
 MAX_REASON = 2000
 MAX_CHOICES = 40
+MAX_FILES_SIZE = 20 * 1024 * 1024
+"""Bytes of all files together: what an agent names costs the host as much, for each request that waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,7 @@ async def draft(hub: Hub, wish: Wish, now: UnixMs) -> Approval:
         remind_at=UnixMs(now + round(lasts * settings.remind)) if settings.remind else None,
     )
     if wish.files:
-        folder, limit = folder_of(hub, id), hub.settings.file_limit
+        folder, limit = folder_of(hub, id), min(hub.settings.file_limit, MAX_FILES_SIZE)
         item = replace(item, files=await asyncio.to_thread(keep_copies, wish.files, wish.roots, folder, limit))
     digest = digest_of(item)
     return replace(item, digest=digest, dedupe_key=wish.key if wish.key is not None else digest)

@@ -30,6 +30,7 @@ from jackfield.errors import (
 )
 from jackfield.host.agents import places
 from jackfield.host.approvals import cards, policy
+from jackfield.host.approvals.digest import SHOWN
 from jackfield.host.approvals.requests import folder_of
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.delivery import Delivery
@@ -160,7 +161,7 @@ class Showing:
         drawn = cards.draw(item, whose, files=True)
         sizes = [len(text.encode()) for _, text in drawn.files] + [one.size for one in item.files]
         if not sizes or cards.takes_all(can, sizes):
-            files = await asyncio.to_thread(_written, folder / "shown", drawn.files)
+            files = await asyncio.to_thread(_written, folder / SHOWN, drawn.files)
             files += [OutFile(one.name, str(folder / one.name), one.size) for one in item.files]
             return replace(cards.message(item, drawn), files=tuple(files))
         drawn = cards.draw(item, whose, files=False)

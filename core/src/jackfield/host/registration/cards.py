@@ -98,9 +98,9 @@ def chat_card(
     choices = [
         ApprovalChoice(
             value=f"{CONNECT}:{group.id}",
-            label=f"Connect to {group.name}",
+            label=f"Connect to {_name(group, agents)}",
             approves=True,
-            selected_label=f"✅ Connected to {group.name}",
+            selected_label=f"✅ Connected to {_name(group, agents)}",
         )
         for group in offered
     ]
@@ -142,11 +142,18 @@ def cautious_wiring(id: WiringId, chat: MessagingGroup, group: AgentGroupId, now
     )
 
 
+def _name(group: AgentGroup, others: Sequence[AgentGroup]) -> str:
+    """The agent's, with its folder where another one is called the same."""
+    alike = [one for one in others if one.name.casefold() == group.name.casefold()]
+    return f"{group.name} ({group.folder})" if len(alike) > 1 else group.name
+
+
 def _person(event: MessageReceived, user: UserId) -> str:
+    """The id first: the name is whatever its bearer likes."""
     name = event.sender.display_name
-    return f"{name} ({user})" if name and name != event.sender.handle else str(user)
+    return f"{user}, called {name!r}" if name and name != event.sender.handle else str(user)
 
 
 def _chat(chat: MessagingGroup) -> str:
     kind = "group" if chat.is_group else "direct chat"
-    return f"{chat.name}, a {kind} ({chat.address})" if chat.name else f"a {kind} ({chat.address})"
+    return f"a {kind} ({chat.address}), called {chat.name!r}" if chat.name else f"a {kind} ({chat.address})"
