@@ -108,6 +108,17 @@ async def test_nothing_is_there_before_somebody_said_yes_nor_after_a_no(nursery:
     assert [one.name for one in nursery.home.iterdir()] == [nursery.desk.bench.group.folder]
 
 
+async def test_settings_that_nobody_accepted_are_not_passed_on(nursery: Nursery) -> None:
+    """An agent without a sandbox could write its own file after it asked."""
+    await nursery.desk.bench.hub.accept_agent_settings(nursery.desk.bench.group)
+    id = await nursery.ask()
+    (nursery.home / "helper" / "agent.toml").write_text('name = "Helper"\nallow_unisolated = true\n')
+    await nursery.desk.engine.decide(id, "approve", "local operator", Via.CLI)
+    await nursery.desk.quiet()
+    assert "is not accepted" in nursery.desk.told[-1][1]
+    assert (await nursery.folders(), [path.name for path in nursery.home.iterdir()]) == ([], ["helper"])
+
+
 async def test_a_name_that_is_taken_gets_a_number_and_a_destination_that_is_taken_is_refused(nursery: Nursery) -> None:
     (nursery.home / "Research-Bot").mkdir()
     (nursery.home / "research-bot").symlink_to("/nowhere")

@@ -85,7 +85,7 @@ class Creation:
         """Make what was approved; again, it finishes what an earlier time began.
 
         Raises:
-            NotFound, NotAllowed, ConfigError: it can't be made any more; nothing of it is left.
+            NotFound, NotAllowed, Conflict, ConfigError: it can't be made any more; nothing of it is left.
         """
         if not decision.approved:
             return None
@@ -94,6 +94,12 @@ class Creation:
             group_id = AgentGroupId(derive_id("ag", decision.id))
             group = await self._hub.store.read(groups.agent_group, group_id)
             if group is None:
+                if await self._hub.changed_by_others(parent):
+                    # Much of the parent's settings is passed on, and accepted with that.
+                    raise Conflict(
+                        f"{parent.folder}'s agent.toml was changed by something else than commands and is not accepted",
+                        fix=f"look at it, then `jackfield group accept {parent.folder}`, and let it ask again",
+                    )
                 group = await self._make(parent, group_id, decision.payload)
             await asyncio.to_thread(folders.name_it, self._hub.home.groups, group)
             await self._hub.accept_agent_settings(group)
