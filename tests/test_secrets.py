@@ -96,6 +96,30 @@ def test_a_tool_gets_what_is_assigned_and_its_use_is_on_record(bank: Exchange) -
     assert used() == [("CANARY",)]
 
 
+def test_what_agents_did_is_shown_to_the_operator_and_holds_no_secret(bank: Exchange) -> None:
+    """C135; issue 4: drained into the store, shown by `jackfield activity`."""
+    bank.join("did")
+    ask(bank, "did", tool("spend", name="CANARY"))
+    ask(bank, "did", tool("blurt", name="CANARY", how="raw"))
+    session = bank.session_of("did")["id"]
+
+    def shown(*options: str) -> list[tuple[str, str]]:
+        return [(one["kind"], one["target"]) for one in bank.json("activity", "--session", session, *options)]
+
+    bank.wait_for(lambda: len(shown()) >= 4, "two calls, and two uses of the secret")
+    assert shown("--kind", "secret_use") == [("secret_use", "CANARY")] * 2
+    assert {target for kind, target in shown() if kind != "secret_use"} == {"spend", "blurt"}
+    assert shown("--limit", "1") == shown()[:1], "the newest first"
+    assert shown("--group", "andy", "--since", "1h") == shown()
+    told = bank.run("activity", "--group", "andy").stdout
+    assert "CANARY" in told and "spend" in told
+    assert_clean("the activity", told)
+    assert_clean("the activity", json.dumps(bank.op("activity.list", session=session)))
+    assert bank.run("activity", "--kind", "dreams", check=False).returncode == 2
+    assert bank.run("activity", "--group", "nobody", check=False).returncode == 3
+    assert bank.run("activity", "--since", "soon", check=False).returncode == 2
+
+
 def test_it_lies_in_no_environment_command_line_or_file_that_the_runner_sees(bank: Exchange) -> None:
     bank.join("seek")
     assert ask(bank, "seek", tool("seek", name="CANARY")) == "found in []; variables []"
