@@ -126,6 +126,22 @@ async def test_after_its_time_it_is_neither_yes_nor_no(desk: Desk) -> None:
     assert len(desk.told) == 1
 
 
+async def test_what_ran_out_while_no_host_ran_is_expired_by_the_next_and_told(desk: Desk) -> None:
+    """messaging.md 11.5: swept at the start, the agent is told; C153: an old click decides nothing."""
+    ticket = await desk.request()
+    await desk.quiet()
+    desk.bench.clock.seconds += 3 * 24 * 3600
+    await desk.crash()
+    await desk.engine.due()
+    await desk.quiet()
+    assert (await desk.item(ticket.id)).state is ApprovalState.EXPIRED
+    assert desk.refreshed[-1].state is ApprovalState.EXPIRED, "its card says so"
+    assert ["neither yes nor no" in text for _, text in desk.told] == [True]
+    assert not await yes(desk, ticket.id)
+    await desk.quiet()
+    assert desk.done == []
+
+
 async def test_a_cancelled_one_is_neither_too_and_may_be_asked_again(desk: Desk) -> None:
     first = await desk.request()
     same = await desk.request()

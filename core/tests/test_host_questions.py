@@ -230,17 +230,21 @@ async def test_a_click_that_a_crash_interrupted_counts_when_it_comes_again(askin
 
 
 async def test_a_question_expires_once_and_a_late_click_is_told_so(asking: Asking) -> None:
-    """C157."""
+    """C157: clicks at 301 s and after two days, fifty sweeps: one answer for the runner, and nothing that wakes it."""
     await asking.ask()
     await asking.questions.expire()
     assert asking.responses == []
     asking.bench.clock.seconds += 301
     await asking.click("p")
-    await asking.questions.expire()
-    await asking.questions.expire()
+    for _ in range(50):
+        await asking.questions.expire()
     await asking.click("p")
+    asking.bench.clock.seconds += 2 * 86_400
+    await asking.click("p")
+    await asking.questions.expire()
     assert [response.status for response in asking.responses] == [ResponseStatus.EXPIRED]
-    assert asking.replies == [(False, "This question is not open any more.")] * 2
+    assert asking.notices == [], "no row without a reader, no wake"
+    assert asking.replies == [(False, "This question is not open any more.")] * 3
 
 
 async def test_the_expiry_that_the_agent_set_counts(asking: Asking) -> None:
