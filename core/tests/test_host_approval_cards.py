@@ -385,6 +385,22 @@ async def test_typed_texts_decide_where_there_are_no_buttons_and_only_the_exact_
         assert "✅ Approved" in desk.channel.texts[-1]
 
 
+async def test_a_number_below_what_an_agent_wrote_must_be_typed_twice(tmp_path: Path) -> None:
+    """An agent in the approver's own chat could give a list of its own, with another meaning of 1."""
+    async with open_card_desk(tmp_path / "home", prompt=Support.NONE) as desk:
+        await desk.grant("fake:olga")
+        ticket = await desk.request()
+        await desk.quiet()
+        session = await desk.bench.session(await desk.bench.chat("dm-olga"))
+        await desk.bench.post(session, Address("fake", "fake", "dm-olga"), "Tea or coffee? 1. Tea 2. Coffee")
+        await desk.bench.quiet()
+        assert await desk.say("1")
+        assert (await desk.item(ticket.id)).state is ApprovalState.PENDING
+        assert "“Do act”" in desk.channel.texts[-1] and "“Approve”" in desk.channel.texts[-1]
+        assert await desk.say("1")
+        assert (await desk.item(ticket.id)).state is ApprovalState.APPROVED
+
+
 async def test_with_buttons_only_a_reply_to_the_card_counts(desk: CardDesk) -> None:
     """C155."""
     await desk.grant("fake:olga")

@@ -16,6 +16,8 @@ __all__ = [
     "Card",
     "add",
     "cards_of",
+    "is_covered",
+    "named",
     "open_in_chat",
     "remove",
     "sent",
@@ -111,6 +113,28 @@ def open_in_chat(db: sqlite3.Connection, chat: Address, now: UnixMs) -> list[Car
         (str(chat.chat), now),
     )
     return [_card(row) for row in rows]
+
+
+def is_covered(db: sqlite3.Connection, card: Card) -> bool:
+    """Whether an agent has written into the card's chat since it was sent there, or was last spoken of (`named`).
+
+    Looks through what was sent, so it is asked only when somebody seems to answer.
+    """
+    row = db.execute(
+        "SELECT 1 FROM deliveries d, approval_cards c WHERE c.approval_id = ?1 AND c.address = ?2 "
+        "AND d.state IN ('accepted', 'sent') AND d.updated_at >= c.sent_at "
+        "AND (d.destination = ?3 OR d.destination >= ?3 || ':' AND d.destination < ?3 || ';') LIMIT 1",
+        (card.approval_id, str(card.address), str(card.address.chat)),
+    ).fetchone()
+    return row is not None
+
+
+def named(db: sqlite3.Connection, card: Card, now: UnixMs) -> None:
+    """The person was told anew what waits there."""
+    db.execute(
+        "UPDATE approval_cards SET sent_at = ? WHERE approval_id = ? AND address = ?",
+        (now, card.approval_id, str(card.address)),
+    )
 
 
 def unshown(db: sqlite3.Connection) -> list[ApprovalId]:

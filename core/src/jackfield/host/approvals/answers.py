@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from jackfield.api import ActionReply, ApprovalChoice, ApprovalState, SendPath
 from jackfield.api import Answers as AnswersClicks
+from jackfield.clock import UnixMs
 from jackfield.errors import ChannelError, MalformedData
 from jackfield.host.approvals import cards, policy
 from jackfield.host.approvals.engine import Approvals
@@ -34,6 +35,10 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 15.0
 SEVERAL = "Several decisions wait in this chat. Reply to the one that you mean."
+DOUBTFUL = (
+    "Something else was written here since you were asked about “{title}”. If “{choice}” is your answer to that, write "
+    "the same again; {id} is its number for `jackfield approval show`."
+)
 _NUMBER = re.compile(r"^\(?(\d{1,2})[.):]?$")
 _PLACE = re.compile(r"^#([0-9]{1,3})$")
 
@@ -162,7 +167,8 @@ class Answers:
     async def _decided_by_text(self, event: MessageReceived, user: UserId, here: Sequence[Card]) -> bool:
         answered = event.reply_to.platform_id if event.reply_to is not None else None
         meant = [card for card in here if answered is not None and any(answered in ids for ids in card.parts or ())]
-        if not meant and not event.is_group:
+        bare = not meant
+        if bare and not event.is_group:
             meant = [card for card in here if not self._has_buttons(card.address)]
         found: list[tuple[Approval, ApprovalChoice]] = []
         for card in meant:
@@ -174,9 +180,26 @@ class Answers:
             await self._delivery.send_direct(event.address, OutMessage(text=SEVERAL), path=SendPath.NOTICE)
             return True
         for item, choice in found:
+            if bare and await self._is_doubtful(item, choice, meant, event.address):
+                return True
             by = self._name(event.sender, event.address, user)
             await self._approvals.decide(item.id, choice.value, by, Via.REPLY)
         return bool(found)
+
+    async def _is_doubtful(
+        self, item: Approval, choice: ApprovalChoice, cards_here: Sequence[Card], at: Address
+    ) -> bool:
+        """Whether the text may be meant for what an agent wrote below the card, such as a list of its own with a 1.
+
+        Then the person is asked for the same once more, and told for what.
+        """
+        card = next(one for one in cards_here if one.approval_id == item.id)
+        if not await self._hub.store.read(approval_cards.is_covered, card):
+            return False
+        text = DOUBTFUL.format(choice=cards.label(choice.label), title=cards.label(item.title), id=item.id)
+        await self._delivery.send_direct(at, OutMessage(text=text), path=SendPath.NOTICE)
+        await self._hub.store.write(approval_cards.named, card, UnixMs(self._hub.clock.now() + 1))
+        return True
 
     def _has_buttons(self, address: Address) -> bool:
         instance = self._channels.instance(address.channel_type, address.instance)
