@@ -15,14 +15,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from jackfield.api import (
-    ActionReply,
-    ChannelContext,
-    Connection,
-    Health,
-    MessageStream,
-    SendResult,
-)
+from jackfield.api import ActionReply, ChannelContext, Connection, Health, MessageStream, SendResult
 from jackfield.errors import JackfieldError, MalformedData, NobodyListening
 from jackfield.ids import new_id
 from jackfield.models import (
@@ -47,7 +40,9 @@ from jackfield.models import (
 from jackfield_channel_terminal import storage
 from jackfield_channel_terminal.clients import Client, Room
 from jackfield_channel_terminal.frames import PROTOCOL, Frame, message_frame, text_of
+from jackfield_channel_terminal.greeting import greeted
 from jackfield_channel_terminal.settings import TerminalSettings
+from jackfield_channel_terminal.stream import Stream
 
 __all__ = ["TerminalChannel", "message_id"]
 
@@ -55,7 +50,6 @@ log = logging.getLogger(__name__)
 
 ARRIVAL = 1.0
 """Seconds that a send waits for somebody to attach."""
-HELLO = 10.0
 _REMEMBERED = 1000
 _CAPABILITIES = Capabilities(
     tables=Support.NATIVE,
@@ -225,7 +219,7 @@ class TerminalChannel:
         self._sweep(address)
 
     def open_stream(self, address: Address, *, reply_to: MessageRef | None = None) -> MessageStream:
-        return _Stream(self, address)
+        return Stream(self, address)
 
     def tell(self, address: Address, frame: Frame) -> None:
         """A frame that may be left out, to whoever is there."""
@@ -255,22 +249,17 @@ class TerminalChannel:
             self._serving.discard(task)
 
     async def _serve(self, connection: Connection, options: dict[str, Any]) -> None:
-        hello = await self._hello(connection)
-        if hello is None:
+        wanted = await greeted(connection, options, self._settings.group)
+        if wanted is None:
             return
-        group = hello.get("group") or options.get("group") or self._settings.group
-        if not isinstance(group, str) or not group:
-            raise MalformedData("name the agent group to talk to: jackfield chat GROUP")
-        thread = hello.get("thread")
-        if thread is not None and (not isinstance(thread, str) or not thread.strip()):
-            raise MalformedData("thread must be a text or null")
+        group, thread = wanted
         address = Address("terminal", self._instance, group, thread)
         client = Client(connection, address, new_id("cl"))
         client.put(
             {"type": "welcome", "protocol": PROTOCOL, "group": group, "thread": thread, "user": connection.peer_user}
         )
         room = self._room(address)
-        self._drop_expired(room)
+        room.drop_expired(self._here.clock.now())
         room.join(client)
         pump = asyncio.create_task(client.pump(), name="terminal client: write")
         try:
@@ -290,15 +279,6 @@ class TerminalChannel:
         await self._here.clock.sleep(2 * ARRIVAL)
         if address in self._rooms and self._rooms[address].clients:
             self._here.wake(address)
-
-    async def _hello(self, connection: Connection) -> Frame | None:
-        try:
-            hello = await asyncio.wait_for(connection.receive(), HELLO)
-        except TimeoutError:
-            raise MalformedData(f"no hello within {HELLO:g} s") from None
-        if hello is not None and hello.get("type") != "hello":
-            raise MalformedData(f"the first frame must be a hello, not {hello.get('type')!r}")
-        return hello
 
     async def _listen(self, client: Client) -> None:
         """Read frames until the client says bye, goes away, never reads, or the channel stops."""
@@ -417,28 +397,3 @@ class TerminalChannel:
         room = self._rooms.get(address)
         if room is not None and room.empty:
             del self._rooms[address]
-
-    def _drop_expired(self, room: Room) -> None:
-        now = self._here.clock.now()
-        for prompt_id, frame in list(room.prompts.items()):
-            expires = frame["prompt"]["expires_at"]
-            if expires is not None and expires <= now:
-                del room.prompts[prompt_id]
-
-
-class _Stream:
-    """A message that grows in front of whoever is attached."""
-
-    def __init__(self, channel: TerminalChannel, address: Address) -> None:
-        self._channel = channel
-        self._address = address
-        self._key = new_id("str")
-
-    async def update(self, text: str) -> None:
-        self._channel.tell(self._address, {"type": "stream", "key": self._key, "text": text})
-
-    async def finish(self, message: OutMessage, *, idempotency_key: str) -> SendResult:
-        return await self._channel.finish_stream(self._address, self._key, message, idempotency_key)
-
-    async def abort(self) -> None:
-        self._channel.tell(self._address, {"type": "stream_end", "key": self._key})

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from jackfield.api import Connection
+from jackfield.clock import UnixMs
 from jackfield.models import Address
 
 from jackfield_channel_terminal.frames import Frame
@@ -98,3 +99,10 @@ class Room:
         for client in self.clients:
             client.put(frame, droppable=droppable)
         return bool(self.clients)
+
+    def drop_expired(self, now: UnixMs) -> None:
+        """Forget questions whose time is over."""
+        for prompt_id, frame in list(self.prompts.items()):
+            expires = frame["prompt"]["expires_at"]
+            if expires is not None and expires <= now:
+                del self.prompts[prompt_id]
