@@ -300,6 +300,18 @@ async def test_a_swapped_copy_of_a_file_is_refused(desk: Desk) -> None:
     assert "setup.sh is not the one" in ((await desk.item(ticket.id)).outcome_text or "")
 
 
+async def test_files_of_what_nobody_wanted_are_not_kept(desk: Desk) -> None:
+    workspace = desk.bench.hub.home.groups / "helper" / "workspace"
+    workspace.mkdir(parents=True)
+    (workspace / "setup.sh").write_text("echo")
+    ticket = await desk.request(files=[workspace / "setup.sh"])
+    kept = desk.bench.hub.home.root / "approvals" / ticket.id
+    assert kept.is_dir()
+    await desk.engine.decide(ticket.id, "reject", BY, Via.CARD)
+    await desk.quiet()
+    assert not kept.exists()
+
+
 async def test_files_from_elsewhere_can_not_be_part_of_a_request(desk: Desk, tmp_path: Path) -> None:
     workspace = desk.bench.hub.home.groups / "helper" / "workspace"
     workspace.mkdir(parents=True)

@@ -304,6 +304,8 @@ class Approvals:
                 item = await self._do(item)
                 await self._notify(item, outcome_words(item), item.state.value, wake=True)
                 await self._hub.store.write(approvals.finish, id, self._hub.clock.now())
+                if item.files and item.state is not ApprovalState.APPROVED:  # what is only asked for fills no disk
+                    await asyncio.to_thread(forget_copies, folder_of(self._hub, id))
             await self._showing.refresh(item)
         finally:
             self._busy.discard(id)
