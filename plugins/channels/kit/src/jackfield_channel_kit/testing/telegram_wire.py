@@ -1,16 +1,17 @@
-"""How the Bot API reads requests: multipart bodies, its HTML, lengths in UTF-16 units."""
+"""How the Bot API reads requests, and refuses them: multipart bodies, its HTML, lengths in UTF-16 units."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from jackfield_channel_kit.testing.platform import Recorded
+from jackfield_channel_kit.testing.platform import Recorded, Reply
 
-__all__ = ["Unparsable", "arguments_of", "parse_html", "rich_text", "utf16"]
+__all__ = ["Refusal", "Unparsable", "arguments_of", "file_of", "number_of", "parse_html", "rich_text", "utf16"]
 
 _STRUCTURED = frozenset(
     {
@@ -154,3 +155,35 @@ def _parameter(header: str, name: str) -> str | None:
     if quoted := re.search(rf'; ?{name}="([^"]*)"', header):
         return re.sub(r"%(22|0D|0A)", lambda found: chr(int(found[1], 16)), quoted[1])
     return None
+
+
+class Refusal(Exception):
+    """An answer with `ok: false`."""
+
+    def __init__(self, code: int, description: str, **parameters: Any) -> None:
+        super().__init__(description)
+        self.code = code
+        self.description = description
+        self.parameters = parameters
+
+    def reply(self) -> Reply:
+        body: dict[str, Any] = {"ok": False, "error_code": self.code, "description": self.description}
+        if self.parameters:
+            body["parameters"] = self.parameters
+        return Reply(self.code, body)
+
+
+def file_of(value: Any, name: str, files: Mapping[str, tuple[str, bytes]]) -> tuple[str, bytes]:
+    """A file of the request, by its `attach://` name or that of its field."""
+    key = str(value).removeprefix("attach://") if value else name
+    if key not in files:
+        raise Refusal(400, "Bad Request: there is no file in the request")
+    return files[key]
+
+
+def number_of(value: Any) -> int:
+    """A message's id, whatever a client sent as one."""
+    try:
+        return int(value)
+    except ValueError:
+        raise Refusal(400, "Bad Request: message identifier is not specified") from None
