@@ -4,52 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from jackfield.cli import output, printable
-from jackfield.cli.channel_form import Question, made_secret, needs, questions, secret_name
+from jackfield.cli.channel_asking import ask, make_secrets
+from jackfield.cli.channel_plan import Plan, take_options
 from jackfield.cli.lazy import Command, json_option
 from jackfield.cli.state import State, call, current, emit, run_async, say, warn
 from jackfield.errors import ConfigError, Conflict, JackfieldError, UsageError
 
 if TYPE_CHECKING:
-    from jackfield.api import ChannelType, Health
-    from jackfield.config import Home
+    from jackfield.api import Health
     from jackfield.plugins.listing import PluginInfo
-    from jackfield.plugins.manifest import Manifest
 
 __all__ = ["setup"]
 
 Json = Any
 FILE_LIMIT = 65_536
-
-
-@dataclass
-class Plan:
-    """What one run of the command is about to write."""
-
-    home: Home
-    instance: str
-    type: str
-    kind: ChannelType
-    manifest: Manifest | None
-    present: dict[str, Any]
-    """What the channel's table says already."""
-    values: dict[str, Any] = field(default_factory=dict)
-    """Settings to write."""
-    secrets: dict[str, str] = field(default_factory=dict)
-    """Secrets to store, by name."""
-    made: dict[str, str] = field(default_factory=dict)
-    """Those of them that were made here."""
-
-    @property
-    def merged(self) -> dict[str, Any]:
-        return {**self.present, **self.values}
 
 
 @click.command(cls=Command)
@@ -84,10 +59,10 @@ def setup(
     plan, info = _begin(state, type_name, name or type_name)
     if not state.json:
         _show_steps(info, plan)
-    _take_options(plan, texts, given, taken)
+    take_options(plan, texts, given, taken)
     if asks:
-        _ask(plan, everything=everything)
-    _make_secrets(plan)
+        ask(plan, everything=everything)
+    make_secrets(plan)
     settings = _checked_settings(plan)
     health = run_async(_check(plan, settings))
     if not health.ok:
@@ -157,164 +132,6 @@ def _setup_file(info: PluginInfo | None) -> str:
     except OSError as problem:
         warn(f"the plugin's {printable.line(info.manifest.setup_file)} can't be read: {problem.strerror}")
         return ""
-
-
-# ---- what was given
-
-
-def _take_options(plan: Plan, texts: Sequence[str], given: Sequence[str], taken: Sequence[str]) -> None:
-    from jackfield.config.edit import values_from_texts
-
-    said = dict(_pair(word, "--set", "KEY=VALUE") for word in texts)
-    for key in ("type", "enabled"):
-        if key in said:
-            raise UsageError(f"{key} is not a setting of the channel", fix=f"leave {key} out")
-    plan.values.update(values_from_texts(plan.kind.settings, said))
-    piped = [_pair(word, "--secret", "KEY=-") for word in given]
-    for key, value in piped:
-        if value != "-":
-            raise UsageError(
-                "a secret on a command line can be seen by others",
-                fix=f"pipe it: --secret {key}=-, or name a variable: --secret-env {key}=VARIABLE",
-            )
-    for (key, _), line in zip(piped, _lines(len(piped)), strict=False):
-        _take_secret(plan, key, line)
-    for word in taken:
-        key, variable = _pair(word, "--secret-env", "KEY=VARIABLE")
-        if variable not in os.environ:
-            raise UsageError(f"there is no environment variable {variable!r}", fix=f"set it, or use --secret {key}=-")
-        _take_secret(plan, key, os.environ[variable])
-
-
-def _pair(word: str, option: str, form: str) -> tuple[str, str]:
-    key, equals, value = word.partition("=")
-    if not equals or not key:
-        raise UsageError(f"{option} {word!r} is not {form}", fix=f"write it like {option} {form}")
-    return key, value
-
-
-def _lines(count: int) -> list[str]:
-    """So many secrets from standard input; a single one may have several lines, like a key in PEM form."""
-    if count == 0:
-        return []
-    text = sys.stdin.read()
-    lines = [text.rstrip("\r\n")] if count == 1 else text.splitlines()
-    if len(lines) < count or not all(lines[:count]):
-        came = len([one for one in lines if one])
-        raise UsageError(f"of {count} secrets {came} came from standard input", fix="pipe all in, a line for each")
-    return lines
-
-
-def _take_secret(plan: Plan, key: str, value: str) -> None:
-    """Store it later, and let the setting name it; `key` may also be a name that a setting has already."""
-    from jackfield.host.diagnosis.credentials import secret_names
-
-    known = {one.key: one for one in questions(plan.kind, plan.manifest, plan.merged) if one.secret}
-    if key in known:
-        _name_secret(plan, known[key], value)
-    elif key in secret_names(plan.kind, plan.merged):
-        plan.secrets[key] = value
-    else:
-        raise UsageError(
-            f"{key!r} is no setting of {plan.type} that names a secret",
-            fix=f"there {'is' if len(known) == 1 else 'are'}: {', '.join(known) or 'none'}",
-        )
-
-
-def _name_secret(plan: Plan, question: Question, value: str) -> None:
-    from jackfield.config.edit import values_from_texts
-    from jackfield.host.secrets.held import check_name
-    from jackfield.store.secrets import SecretKind
-
-    name = check_name(secret_name(question, plan.instance, plan.type, plan.merged), SecretKind.CHANNEL_TOKEN)
-    plan.secrets[name] = value
-    if question.key not in plan.merged:
-        plan.values.update(values_from_texts(plan.kind.settings, {question.key: name}))
-
-
-# ---- asking
-
-
-def _ask(plan: Plan, *, everything: bool) -> None:
-    """Ask for what is needed and not there yet; a change asks again, with what holds as the default."""
-    for question in questions(plan.kind, plan.manifest, plan.merged):
-        if question.secret:
-            _ask_secret(plan, question)
-        elif everything or (question.required and question.key not in plan.merged):
-            _ask_setting(plan, question)
-
-
-def _ask_secret(plan: Plan, question: Question) -> None:
-    from jackfield.host.secrets.reading import secret_source
-
-    name = secret_name(question, plan.instance, plan.type, plan.merged)
-    if name in plan.secrets:
-        return
-    there = secret_source(plan.home, name)
-    _say_help(question)
-    needed = question.required or needs(plan.kind, plan.merged, question.key)
-    absent = "Enter: make one" if question.generate is not None else ""
-    hint = f"Enter: keep the one in the {there}" if there else absent if needed else "Enter: none"
-    while True:
-        value = click.prompt(
-            f"{question.key}, the secret itself{f' ({hint})' if hint else ''}",
-            default="",
-            show_default=False,
-            hide_input=True,
-            err=True,
-        ).strip()
-        if value:
-            _name_secret(plan, question, value)
-        elif there and question.key not in plan.merged and question.default != name:
-            plan.values[question.key] = name
-        elif not there and needed and question.generate is None:
-            click.echo("it is needed", err=True)
-            continue
-        return
-
-
-def _make_secrets(plan: Plan) -> None:
-    """Make those that are needed, were not given, and are the operator's to choose."""
-    from jackfield.host.secrets.reading import secret_source
-
-    for question in questions(plan.kind, plan.manifest, plan.merged):
-        if not question.secret or question.generate is None or not needs(plan.kind, plan.merged, question.key):
-            continue
-        name = secret_name(question, plan.instance, plan.type, plan.merged)
-        if secret_source(plan.home, name) is not None:
-            plan.values[question.key] = name
-            continue
-        _name_secret(plan, question, made_secret(question.generate))
-        plan.made[name] = plan.secrets[name]
-
-
-def _ask_setting(plan: Plan, question: Question) -> None:
-    from jackfield.config.edit import fits, values_from_texts
-
-    default = question.default
-    if isinstance(default, list | tuple):
-        default = ",".join(str(one) for one in default)
-    elif isinstance(default, bool):
-        default = str(default).lower()
-    if default is not None and not isinstance(default, str | int | float):
-        return  # a whole table: --set, or an editor, is the place for it
-    _say_help(question)
-    while True:
-        # Without a default click asks until something comes.
-        shown = default if default is not None or question.required else ""
-        text = str(click.prompt(question.key, default=shown, show_default=default not in (None, ""), err=True)).strip()
-        if text in ("", str(default)) and not (question.required and default is None):
-            return
-        value = values_from_texts(plan.kind.settings, {question.key: text})[question.key]
-        if plan.kind.settings is None or fits(plan.kind.settings, (question.key,), value):
-            plan.values[question.key] = value
-            return
-        click.echo(f"{text!r} can't be used there", err=True)
-
-
-def _say_help(question: Question) -> None:
-    if question.help:
-        click.echo(click.style(printable.line(question.help), dim=True), err=True, color=current().color)
 
 
 # ---- checking and writing
