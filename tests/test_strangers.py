@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +65,29 @@ def test_a_stranger_is_let_in_by_whoever_may_and_by_nobody_else(exchange: Exchan
     assert exchange.audit("lobby") == {"unknown_sender_request_approval": 2}
     (member,) = [one for one in exchange.op("member.list", group="andy") if one["user"] == "postbox:mallory"]
     assert member["added_by"] == "postbox:olga"
+
+
+def test_who_had_the_message_already_keeps_it_and_its_file_as_they_were(exchange: Exchange, tmp_path: Path) -> None:
+    """messaging.md 1.4, pc#96, pc#97: the message is routed again for the agent that was asked about; the other one
+    has it, and a file of the same name may hold something else by then."""
+    given = tmp_path / "given.txt"
+    given.write_text("first", encoding="utf-8")
+    exchange.add_agent("berta")
+    exchange.op("member.add", user="postbox:paula", group="andy")
+    for group in ("andy", "berta"):
+        exchange.join("annex", group, policy="request_approval")
+    exchange.say("annex", "look", sender="paula", files=[{"name": "given.txt", "path": str(given)}])
+    asked = card(exchange, "postbox:paula")
+    exchange.wait_sent("annex", 1)
+    given.write_text("swapped", encoding="utf-8")
+    exchange.click(DESK, asked["id"], "allow", sender="olga")
+    exchange.wait_sent("annex", 2)
+    exchange.say("annex", "that is all", sender="paula")
+    exchange.wait_sent("annex", 4)
+    assert len([text for text in exchange.texts("annex") if "look" in text]) == 2, "one answer of each"
+    kept = {path.parents[4].name: path for path in exchange.home.sessions.rglob("given.txt")}
+    found = sorted(path.read_text(encoding="utf-8") for path in exchange.home.sessions.rglob("given.txt"))
+    assert found == ["first", "swapped"], kept
 
 
 def test_a_new_chat_is_connected_by_a_click_and_its_message_answered(exchange: Exchange) -> None:

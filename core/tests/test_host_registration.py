@@ -49,7 +49,7 @@ from jackfield.models import (
     dumps,
 )
 from jackfield.store import approvals as store_approvals
-from jackfield.store import chats, claims, dms, events, groups, people, wirings
+from jackfield.store import chats, claims, dms, events, groups, people, sessions, wirings
 from jackfield.store.approvals import Approval, Via
 
 ROOM = Address("fake", "fake", "room")
@@ -691,3 +691,30 @@ def test_a_code_is_long_and_read_without_mistakes() -> None:
     assert not set("".join(codes)) & set("01ilo")
     assert len(digest_of("x")) == 64 and digest_of("abcde-fghjk") == digest_of(" ABCDE FGHJK ")
     assert is_claim("/claim") and not is_claim("claim x") and not is_claim("a /claim x")
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_of_two_agents_the_one_that_was_asked_about_gets_the_message_afterwards(
+    tmp_path: Path, ended: bool
+) -> None:
+    """1.4's caveat; a conversation that was ended meanwhile does not get it a second time."""
+    async with a_door(tmp_path / "home") as door:
+        other, now, ann = await door.agent("other"), door.bench.clock.now(), UserId("fake:ann")
+
+        def add(db: Any) -> None:
+            people.ensure_user(db, ann, "fake", None, now)
+            people.add_member(db, Member(user_id=ann, agent_group_id=door.bench.group.id, added_by=None, added_at=now))
+
+        await door.bench.hub.store.write(add)
+        await door.wire(door.bench.group, other, policy=ASKS)
+        await door.say("hello both")
+        assert await door.inboxes() == ["queued hello both"]
+        if ended:
+            (first,) = await door.bench.hub.store.read(
+                lambda db: [one for (one,) in db.execute("SELECT session_id FROM inbound")]
+            )
+            await door.bench.hub.store.write(sessions.close_session, first, now)
+        await door.decide("allow")
+        assert await door.inboxes() == ["queued hello both"] * (1 if ended else 2)
+        await door.say("and now")
+        assert (await door.inboxes())[-2:] == ["queued and now"] * 2

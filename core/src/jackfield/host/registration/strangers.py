@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from jackfield.host.registration.cards import (
 )
 from jackfield.host.routing import Facts
 from jackfield.host.verdicts import Judged
-from jackfield.ids import AgentGroupId, EventId, MessagingGroupId, UserId, WiringId, derive_id
+from jackfield.ids import AgentGroupId, EventId, InboundId, MessagingGroupId, UserId, WiringId, derive_id
 from jackfield.models import (
     Addressed,
     AgentGroup,
@@ -41,12 +41,14 @@ from jackfield.models import (
     MessagingGroup,
     Person,
     SenderScope,
+    SessionStatus,
     Trust,
     UnknownSenderPolicy,
+    Wiring,
     loads,
 )
 from jackfield.store import approvals as store_approvals
-from jackfield.store import chats, denials, events, groups, people, wirings
+from jackfield.store import chats, denials, events, groups, inbound, people, sessions, wirings
 from jackfield.store.approvals import Via
 
 __all__ = ["CHAT", "PENDING_IN_CHAT", "SENDER", "Strangers"]
@@ -229,7 +231,7 @@ class Strangers:
                 chats.set_policy(db, chat_id, UnknownSenderPolicy.PUBLIC)
             denials.forget(db, chat_id, user)
             if still:
-                events.reopen_kept(db, event_id)
+                _route_again(db, list(wired.values()), still, event_id)
             return len(still)
 
         count = await self._hub.store.write(allow)
@@ -306,7 +308,8 @@ class Strangers:
 def _reopen_if_answered(db: sqlite3.Connection, kind: str, payload: dict[str, Any]) -> bool:
     """Whether nobody need be asked any more; then what waits goes on."""
     chat = chats.messaging_group(db, MessagingGroupId(payload["chat"]))
-    wired = [] if chat is None else [one.agent_group_id for one in wirings.wirings_of_chat(db, chat.id)]
+    found = [] if chat is None else wirings.wirings_of_chat(db, chat.id)
+    wired = [one.agent_group_id for one in found]
     answered = chat is None or bool(wired)
     if kind == SENDER and chat is not None and chat.unknown_sender_policy is not UnknownSenderPolicy.PUBLIC:
         user = UserId(payload["user"])
@@ -317,8 +320,23 @@ def _reopen_if_answered(db: sqlite3.Connection, kind: str, payload: dict[str, An
             if group in payload["groups"]
         )
     if answered:
-        events.reopen_kept(db, EventId(payload["event"]))
+        _route_again(db, found, payload.get("groups", ()), EventId(payload["event"]))
     return answered
+
+
+def _route_again(db: sqlite3.Connection, wired: Sequence[Wiring], asked: Collection[str], event_id: EventId) -> None:
+    """Have the message routed for the agents that somebody was asked about; others may have taken it at once.
+
+    Those keep what they have, since it has the same id in the same inbox.  Where the conversation of one was ended
+    since, it would come there as something new: then the others don't get it either, and the sender must write again.
+    """
+    if events.reopen_kept(db, event_id):
+        return
+    taken = {one.agent_group_id: inbound.entry(db, InboundId(derive_id("in", event_id, one.id))) for one in wired}
+    had = [sessions.session(db, entry.session_id) for entry in taken.values() if entry is not None]
+    lives = all(session is not None and session.status is SessionStatus.ACTIVE for session in had)
+    if had and lives and any(group in asked and entry is None for group, entry in taken.items()):
+        events.reopen(db, event_id)
 
 
 def _is_addressed(event: MessageReceived) -> bool:
