@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +129,19 @@ def test_scripts_decide_whether_the_agent_is_needed(shared: Exchange) -> None:
     assert "code 3" in until_run(shared, broken, "failed")["reason"]
     assert "its script failed" in shared.wait_text("scripts", "failed")
     assert not any("never" in text and "failed" not in text for text in shared.texts("scripts"))
+
+
+def test_a_script_runs_where_its_agent_runs(shared: Exchange) -> None:
+    """Issue 4: in the runner, as it and with no more than it; never in the host."""
+    shared.join("where")
+    readable = f"[ -r {shared.home.jackfield_toml} ] && r=true || r=false"
+    script = f'touch made-by-script; {readable}; echo "{{\\"wakeAgent\\": true, \\"data\\": {{\\"reads\\": $r}}}}"'
+    add(shared, "where", "mock: say {text}", at="1s", script=script)
+    said = shared.wait_text("where", '"reads"')
+    runner = Path(f"/proc/{shared.processes()[shared.session_of('where')['id']]}").stat().st_uid
+    made = shared.home.groups / "andy" / "workspace" / "made-by-script"
+    assert made.stat().st_uid == runner
+    assert runner == os.geteuid() or '"reads": false' in said, "what the host is set up with is not the script's"
 
 
 def test_a_run_that_fails_is_told_once_and_the_series_goes_on(shared: Exchange) -> None:
