@@ -513,6 +513,17 @@ async def test_a_card_that_can_not_be_changed_now_is_mended_later(desk: CardDesk
     )
 
 
+async def test_who_attaches_sees_at_once_what_was_decided_while_nobody_was_there(desk: CardDesk) -> None:
+    desk.bench.directory.instances["fake"].info = ChannelInfo(type="fake", title="Fake", local=True)
+    id = await asked(desk)
+    desk.channel.script += [NobodyListening("nobody")] * 2
+    await desk.engine.decide(id, "reject", "local operator", Via.CLI)  # type: ignore[arg-type]
+    await desk.quiet()
+    assert not [call for call in desk.channel.arrived if call.kind == "edit"]
+    desk.engine.listening(Address("fake", "fake", "c-1"))
+    await desk.until(lambda: any(call.kind == "edit" for call in desk.channel.arrived))
+
+
 async def test_where_nothing_can_be_edited_a_new_message_says_it(tmp_path: Path) -> None:
     async with open_card_desk(tmp_path / "home", edit=Support.NONE) as desk:
         await desk.grant("fake:olga")

@@ -534,6 +534,16 @@ async def test_an_edit_of_a_question_closes_it(host: Host) -> None:
     assert host.channel._rooms[HOME].prompts == {}
 
 
+async def test_a_question_that_was_settled_while_nobody_was_there_is_not_asked_again(host: Host) -> None:
+    await asked(host, first := await host.attach())
+    first.leave()
+    while await soon(first.wire.to_client.get()) is not None:
+        pass
+    with pytest.raises(NobodyListening):
+        await host.channel.edit(MessageRef(HOME, ("term-dl_1",)), OutMessage(text="approved"))
+    assert (await host.attach()).wire.to_client.empty()
+
+
 async def test_a_reaction_and_an_edit_wait_for_a_reader_too(host: Host) -> None:
     ref = MessageRef(HOME, ("term-1",))
     for attempt in (host.channel.react(ref, "👍"), host.channel.edit(ref, OutMessage(text="x"))):

@@ -270,14 +270,14 @@ class Approvals:
 
     def listening(self, chat: Address) -> None:
         """Somebody attached to a local chat."""
-        self._hub.spawn(self.look_again(chat), f"approvals {chat}")
+        self._hub.spawn(self._catch_up(chat), f"approvals {chat}")
 
     def channel_ready(self) -> None:
         """A channel can send again."""
         self._hub.spawn(self._catch_up(), "approvals")
 
-    async def _catch_up(self) -> None:
-        await self.look_again()
+    async def _catch_up(self, also: Address | None = None) -> None:
+        await self.look_again(also)
         await self._showing.mend()
 
     def _kind_of(self, item: Approval) -> tuple[HostKind | ApprovalKind | None, NotFound | None]:

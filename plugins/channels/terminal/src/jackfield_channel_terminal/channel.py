@@ -182,10 +182,11 @@ class TerminalChannel:
         return await asyncio.to_thread(storage.keep_copies, message.files, folder)
 
     async def edit(self, ref: MessageRef, message: OutMessage) -> SendResult:
-        room = await self._room_with_somebody(ref.address)
+        room = self._room(ref.address)
         for prompt_id, frame in list(room.prompts.items()):
             if tuple(frame["ids"]) == ref.ids:
-                del room.prompts[prompt_id]
+                del room.prompts[prompt_id]  # also when nobody is there: who comes next must not see it as open
+        room = await self._room_with_somebody(ref.address)
         room.tell({"type": "edit", "id": ref.ids[0], "text": message.text})
         return SendResult(ids=ref.ids)
 
