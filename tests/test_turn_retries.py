@@ -123,6 +123,21 @@ def test_a_failing_credential_parks_all_that_share_it_and_tells_each_chat_once(e
     assert exchange.texts("shared-2") == [WAIT_TEXT, "You said: and I?"]
 
 
+def test_when_the_quota_is_there_again_everything_is_answered_after_one_notice(exchange: Exchange) -> None:
+    """C242: five messages meanwhile, one notice, no restart; the state of the session has an end."""
+    exchange.join("quota")
+    exchange.say("quota", "mock: fail auth times=1 retry_after=6 mock: say the quota is back")
+    exchange.wait_text("quota", WAIT_TEXT)
+    for number in range(5):
+        exchange.say("quota", f"meanwhile {number}")
+    exchange.wait_for(lambda: len(exchange.state_of("quota")) == 6, "the later messages in the ledger")
+    assert exchange.texts("quota") == [WAIT_TEXT]
+    exchange.wait_text("quota", "the quota is back")
+    exchange.wait_for(lambda: exchange.state_of("quota") == [("completed", None)] * 6, "an end for all")
+    assert exchange.texts("quota") == [WAIT_TEXT, "the quota is back"], "one prompt held all six"
+    assert exchange.session_of("quota")["parked_reason"] is None
+
+
 def test_a_message_over_which_runners_die_keeps_no_other_from_its_answer(exchange: Exchange) -> None:
     """C088: what crashed waits for its next try, also when a runner is started for something else."""
     exchange.join("poison")
