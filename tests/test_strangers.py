@@ -107,6 +107,22 @@ def test_a_new_chat_is_connected_by_a_click_and_its_message_answered(exchange: E
     assert exchange.texts("plaza") == ["You said: hello bot", "You said: and now"]
 
 
+def test_the_command_line_says_who_waits_and_takes_a_choice_by_its_words(exchange: Exchange) -> None:
+    """Of several ways to say yes none is guessed: else a stranger would be joined to whichever agent comes first."""
+    exchange.add_agent("berta")
+    exchange.say("forum", "hello bot", sender="quinn")
+    asked = card(exchange, "postbox:box:forum")
+    assert "postbox:box:forum" in exchange.run("approval", "list").stdout
+    words = [one["label"] for one in asked["choices"]]
+    assert all(f"'{one}'" in exchange.run("approval", "show", asked["id"]).stdout for one in words)
+    guessed = exchange.run("approval", "approve", asked["id"], check=False)
+    assert guessed.returncode == 2 and all(one in guessed.stderr for one in words), guessed.stderr
+    (berta,) = [one for one in words if "erta" in one]
+    exchange.run("approval", "approve", asked["id"], "--choice", berta)
+    exchange.wait_text("forum", "hello bot")
+    assert [one["group"] for one in exchange.op("wire.list") if one["chat"] == "postbox:box:forum"] == ["berta"]
+
+
 def test_a_denied_stranger_and_an_ignored_chat_are_remembered_and_forgiven(exchange: Exchange) -> None:
     """C145; appendix D.2."""
     exchange.join("gate", policy="request_approval")

@@ -29,12 +29,18 @@ def list_approvals(everything: bool, state: str | None, limit: int) -> None:
     if emit(found):
         return
     rows = [
-        {**one, "asked": output.ago(one.get("created_at")), "ends": output.ago(one.get("expires_at"))} for one in found
+        {
+            **one,
+            "asked": output.ago(one.get("created_at")),
+            "ends": output.ago(one.get("expires_at")),
+            "what": f"{one['title']}: {one['about']}" if one["about"] else one["title"],
+        }
+        for one in found
     ]
     columns = {"id": "ID", "state": "STATE", "group": "AGENT", "kind": "KIND", "asked": "ASKED"}
     columns |= {"ends": "ENDS"} if any(row["state"] == "pending" for row in rows) else {}
     columns |= {"outcome": "OUTCOME"} if any(row["outcome"] for row in rows) else {}
-    output.table(rows, {**columns, "title": "WHAT"}, empty="Nothing waits for a decision.", wide="title")
+    output.table(rows, {**columns, "what": "WHAT"}, empty="Nothing waits for a decision.", wide="what")
 
 
 @approval.command("show")
@@ -48,7 +54,7 @@ def show(approval_id: str) -> None:
 
 
 def _show(found: Json) -> None:
-    hidden = {"fields", "choices", "payload", "files", "digest", "reason", "title"}
+    hidden = {"fields", "choices", "payload", "files", "digest", "reason", "title", "about"}
     output.facts(
         {
             key.removesuffix("_at").replace("_", " "): output.ago(value) if key.endswith("_at") and value else value
@@ -72,14 +78,14 @@ def _show(found: Json) -> None:
     if found["state"] == "pending":
         say()
         say(f"`jackfield approval approve {found['id']}` or `jackfield approval reject {found['id']}`")
-        values = [one["value"] for one in found["choices"]]
-        if values != ["approve", "reject"]:
-            say(f"Its choices, for --choice: {', '.join(printable.line(one) for one in values)}")
+        if [one["value"] for one in found["choices"]] != ["approve", "reject"]:
+            labels = ", ".join(f"'{printable.line(one['label'])}'" for one in found["choices"])
+            say(f"Its choices, for --choice: {labels}")
 
 
 @approval.command("approve")
 @click.argument("approval_id", metavar="ID")
-@click.option("--choice", help="Which of its choices, where there are several.")
+@click.option("--choice", help="Which of its choices, by its words; needed where several say yes.")
 @click.option("--note", help="A word to the agent.")
 @json_option
 def approve(approval_id: str, choice: str | None, note: str | None) -> None:

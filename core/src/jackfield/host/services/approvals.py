@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from jackfield.api import ApprovalState
-from jackfield.errors import Conflict, NotFound
+from jackfield.api import ApprovalChoice, ApprovalState
+from jackfield.errors import Conflict, NotFound, UsageError
 from jackfield.host.approvals import LOCAL_OPERATOR
 from jackfield.host.approvals.requests import folder_of
 from jackfield.host.services.context import Args, ServiceContext, operation
@@ -17,13 +17,17 @@ from jackfield.store.approvals import Approval, Via
 
 __all__: list[str] = []
 
+ABOUT = 200
+"""Characters of what is asked, in a list."""
+
 
 def approval_json(item: Approval, folders: dict[str, str]) -> dict[str, Any]:
-    """An approval in short."""
+    """An approval in short; `about` is the opening of the first thing that its card shows."""
     return {
         "id": item.id,
         "kind": item.kind,
         "title": item.title,
+        "about": " ".join(item.fields[0].value.split())[:ABOUT] if item.fields else None,
         "group": folders.get(item.agent_group_id or ""),
         "session": item.session_id,
         "state": item.state,
@@ -93,18 +97,17 @@ async def approval_show(context: ServiceContext, args: Args) -> dict[str, Any]:
 
 @operation("approval.decide")
 async def approval_decide(context: ServiceContext, args: Args) -> dict[str, Any]:
-    """Choose `value`; without it, the first choice that approves, or with `reject` the first that doesn't.
+    """Choose `value`, a choice's value or its label; without it, the one choice that approves, or with `reject` the
+    first that doesn't.
 
     With no host only a no can be given: what is approved is done by a host.
+
+    Raises:
+        NotFound: no such approval, or it has no such choice.
+        UsageError: several choices approve, and none is named.
     """
     item = await _found(context, args)
-    value, wanted = args.optional_text("value"), not args.flag("reject")
-    if value is None:
-        value = next((one.value for one in item.choices if one.approves is wanted), None)
-    choice = next((one for one in item.choices if one.value == value), None)
-    if choice is None:
-        offered = ", ".join(one.value for one in item.choices)
-        raise NotFound(f"{item.id} has no such choice", fix=f"its choices are {offered}: `--choice VALUE`")
+    choice = _chosen(item, args.optional_text("value"), reject=args.flag("reject"))
     note = args.optional_text("note")
     if context.live is not None:
         _, counts = await context.live.approvals.decide(item.id, choice.value, LOCAL_OPERATOR, Via.CLI, note=note)
@@ -114,6 +117,19 @@ async def approval_decide(context: ServiceContext, args: Args) -> dict[str, Any]
     else:
         counts = await _write(context, item, ApprovalState.REJECTED, choice.value, note)
     return await _told(context, item.id, counts)
+
+
+def _chosen(item: Approval, wanted: str | None, *, reject: bool) -> ApprovalChoice:
+    fix = "its choices are " + ", ".join(f"'{one.label}'" for one in item.choices) + ": name one with --choice"
+    if wanted is None:
+        fitting = [one for one in item.choices if one.approves is not reject]
+        if len(fitting) > 1 and not reject:
+            raise UsageError(f"{item.id} has several choices that say yes", fix=fix)
+    else:
+        fitting = [one for one in item.choices if wanted == one.value or wanted.lower() == one.label.lower()]
+    if not fitting:
+        raise NotFound(f"{item.id} has no such choice", fix=fix)
+    return fitting[0]
 
 
 @operation("approval.cancel")
