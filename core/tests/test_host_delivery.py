@@ -48,6 +48,7 @@ from jackfield.models import (
     ReportState,
     SessionMode,
     Support,
+    Threads,
     dumps,
 )
 from jackfield.store import deliveries, events, inbound
@@ -216,6 +217,24 @@ async def test_a_reply_names_only_a_message_of_that_very_place(bench: Bench) -> 
     refs = [call.message.reply_to for call in bench.channel.arrived]
     assert refs == [None, None, MessageRef(thread, ("m-9",))]
     assert all(call.address == thread for call in bench.channel.arrived)
+
+
+async def test_what_an_agent_asked_is_no_message_of_the_chat_to_which_the_answer_goes(bench: Bench) -> None:
+    """C172: woken by another agent's request, written to a chat without any history: sent, as a reply to nothing."""
+    bench.channel.can = replace(bench.channel.can, threads=Threads.REPLY_CHAIN)
+    news = await bench.chat("news")
+    session = await bench.session(await bench.chat("c-1"))
+    asked = InboundId(new_id("in"))
+    await bench.hub.store.write(
+        inbound.record, id=asked, event_id=None, wiring_id=None, session_id=session.id, state=InboundState.CLAIMED,
+        preview="r-9", now=bench.clock.now(), hops=1, source=session.id,
+    )  # fmt: skip
+    seen = await answered(bench, session.id, news, "m-1")
+    for target in (asked, seen):
+        await bench.post(session, news, "for all", in_reply_to=target)
+    await bench.quiet()
+    assert [call.message.reply_to for call in bench.channel.arrived] == [None, MessageRef(news, ("m-1",))]
+    assert [state for state, _ in await bench.states(session)] == [DeliveryState.SENT] * 2
 
 
 async def test_a_rate_limit_is_waited_out_and_uses_no_attempt(bench: Bench) -> None:
