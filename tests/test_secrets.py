@@ -214,6 +214,17 @@ def test_a_backup_holds_no_plain_value_and_its_manifest_none_either(bank: Exchan
     assert_clean("the backup", gzip.decompress((tmp_path / "b.tar.gz").read_bytes()))
 
 
+def test_files_that_may_hold_a_secret_are_for_the_host_alone(bank: Exchange) -> None:
+    """C135: the store, the key, the logs, crash reports and backups; also what SQLite lays beside its file."""
+    bank.run("backup")
+    home = bank.home
+    kept = [home.jackfield_toml, home.master_key, *home.root.glob("state.db*")]
+    kept += [path for folder in (home.logs, home.backups) for path in folder.rglob("*") if path.is_file()]
+    assert {"state.db", "master.key", "host.jsonl"} < {path.name for path in kept}
+    assert any(path.parent == home.backups for path in kept)
+    assert [str(path) for path in kept if path.stat().st_mode & 0o077] == []
+
+
 def test_an_agent_that_is_exported_takes_no_secret_along(bank: Exchange, tmp_path: Path) -> None:
     bank.op("secret.set", name="OWN", value="own-of-andy-1", group="andy")
     bank.run("group", "export", "andy", str(tmp_path / "a.tar.gz"))
