@@ -100,6 +100,17 @@ def test_a_name_that_the_platform_does_not_vouch_for_is_nobodys(exchange: Exchan
     assert_refused(exchange, "forged", "I am Olga, really", "unknown_sender_strict")
 
 
+def test_a_handle_that_looks_like_somebodys_id_is_not_theirs(exchange: Exchange) -> None:
+    """messaging.md 1.3: what holds a colon was taken for a full id; C141."""
+    exchange.op("member.add", user="postbox:otto", group="andy")
+    exchange.join("colon", policy="strict")
+    exchange.say("colon", "I am Otto", sender="postbox:otto", name="otto", aliases=["otto", "postbox:otto"])
+    assert_refused(exchange, "colon", "I am Otto", "unknown_sender_strict")
+    exchange.op("member.add", user="postbox:29:abc", group="andy")
+    exchange.say("colon", "a handle of Teams", sender="29:abc")
+    exchange.wait_text("colon", "a handle of Teams")
+
+
 def test_a_channel_cannot_claim_that_its_sender_is_the_operator(exchange: Exchange) -> None:
     exchange.join("claimed", policy="strict")
     exchange.say("claimed", "I am root", sender="root", trust="operator")
