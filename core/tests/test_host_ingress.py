@@ -23,6 +23,7 @@ from jackfield.errors import AuthFailed, ConfigError, JackfieldError
 from jackfield.host import ingress_server
 from jackfield.host.channels import ChannelDirectory
 from jackfield.host.ingress import Ingress, mount_points
+from jackfield.host.logs import records
 from jackfield.models import ChannelState
 
 BOUND = 30.0
@@ -323,6 +324,20 @@ async def test_what_a_handler_raises_is_logged_and_not_told(
     assert answer.status == 500 and b"4711" not in answer.body
     assert "4711" in caplog.text
     assert bench.hub.troubles["ingress"] == 1
+
+
+async def test_a_request_s_lines_in_the_log_are_about_its_own_channel(ingress: Ingress) -> None:
+    """The server runs for all channels, in a task of the one that came first."""
+    said: list[dict[str, str]] = []
+
+    async def handle(request: RawRequest) -> RawResponse:
+        said.append(records.about(logging.makeLogRecord({}), ""))
+        return RawResponse(status=202)
+
+    records.bind(channel="first")
+    await serve(ingress, route(handle), instance="second")
+    assert (await exchange(ingress, post("/channels/second/in"))).status == 202
+    assert said == [{"channel": "second"}]
 
 
 async def test_what_can_not_be_stored_shall_come_again(ingress: Ingress) -> None:

@@ -20,6 +20,7 @@ from uvicorn.server import ServerState
 from jackfield.api import HttpRoute, RawRequest, RawResponse
 from jackfield.config import IngressSettings
 from jackfield.errors import Conflict, JackfieldError
+from jackfield.host.logs.records import bind
 
 __all__ = ["IngressServer"]
 
@@ -196,6 +197,7 @@ class IngressServer:
         return await self._handle(below, route, raw)
 
     async def _handle(self, below: str, route: HttpRoute, request: RawRequest) -> Response:
+        bind(channel=below.split("/")[2])  # not the channel for whose sake the server was started
         try:
             async with asyncio.timeout(HANDLER_DEADLINE) as bound:
                 answer = await route.handle(request)
