@@ -210,6 +210,11 @@ def test_all_proofs_are_one_good_finding() -> None:
     assert levels(reached()) == [Level.OK]
 
 
+def test_a_server_that_was_not_tried_is_named_although_all_is_well() -> None:
+    (found,) = reached({**GOOD, "servers": {"ok": True, "detail": "shop needs a secret and was not tried"}})
+    assert found.level is Level.OK and "MCP servers: shop needs a secret and was not tried" in found.text
+
+
 @pytest.mark.parametrize("name", sorted(set(reach.TITLES) - {"doorbell", "servers"}))
 def test_each_proof_that_fails_is_an_error_of_its_own(name: str) -> None:
     found = reached({**GOOD, name: {"ok": False, "detail": "refused", "fix": "open it"}})

@@ -168,7 +168,7 @@ async def _servers(spec: RunnerSpec) -> str:
     """Each MCP server of the group starts and lists its tools.  Those that need a secret are left alone: this trial has
     none."""
     if not spec.servers:
-        return "there are none"
+        return ""
     from jackfield.models.secret_references import secrets_named
     from jackfield.runner.servers import ServerFailed, try_server
 

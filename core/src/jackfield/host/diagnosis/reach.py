@@ -152,6 +152,8 @@ def judge(check: str, reach: Reach) -> list[Finding]:
     if not findings:
         engine = report.get("engine", {}).get("detail") or "its provider"
         said = f"a trial runner could do all that an agent needs, and nothing else ({reach.isolation}); {engine}"
+        servers = report.get("servers", {}).get("detail")
+        said += f"; MCP servers: {servers}" if servers else ""
         findings.append(ok(check, f"{said}; {reach.seconds:.1f} s"))
     return findings
 
