@@ -132,6 +132,7 @@ def test_help_names_every_command() -> None:
     (said,) = read_commands("mock: help")
     assert isinstance(said, Say)
     assert all(f"`mock: {verb}" in said.say for verb in COMMANDS)
+    assert "- `mock: tool NAME {JSON}`: call a tool" in said.say and "- `mock: quiet`: say nothing" in said.say
 
 
 @given(st.text(max_size=80))

@@ -158,6 +158,7 @@ async def test_a_tool_s_result_is_said_unless_something_else_is(tmp_path: Path) 
     async with talk(tmp_path, tool) as t:
         assert (await t.ask('mock: tool add {"a": 1}')).reply == "2"
         assert (await t.ask('mock: tool add {"a": 2} mock: say it is {result}')).reply == "it is 3"
+        assert (await t.ask("mock: say the {result}")).reply == "the {result}"
         assert tool.calls == [{"a": 1}, {"a": 2}]
         assert [event.ok for event in t.of(ToolEnded)] == [True, True]
         assert [event.name for event in t.of(ToolStarted)] == ["add", "add"]

@@ -59,7 +59,8 @@ COMMANDS: dict[str, str] = {
 }
 
 HELP = "Write one or more of these into a message:\n\n" + "\n".join(
-    f"- `mock: {verb}{'' if about.startswith(':') else ' '}{about}`" for verb, about in COMMANDS.items()
+    f"- `{f'mock: {verb} {usage}'.rstrip()}`: {about}"
+    for verb, (usage, _, about) in ((verb, text.partition(": ")) for verb, text in COMMANDS.items())
 )
 _KEY_VALUE = re.compile(r"^(\w+)=(.*)$", re.DOTALL)
 _MUTE = (Think, Wait, Retry, Limit, Compact, Lose, Note, Later)

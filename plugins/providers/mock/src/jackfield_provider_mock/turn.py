@@ -202,7 +202,7 @@ class Turn:
                 case "sender":
                     return self._heard[-1].sender if self._heard else ""
                 case "result":
-                    return self._result or ""
+                    return found[0] if self._result is None else self._result
                 case "turn":
                     return str(self._session.memory.turns)
                 case _:
