@@ -28,6 +28,7 @@ def quiet_logging(verbose: int) -> None:
         root.addHandler(handler)
     elif not root.handlers:
         root.addHandler(logging.NullHandler())
+    _hush(root.level)
 
 
 def host_logging(
@@ -57,8 +58,13 @@ def host_logging(
     for handler in handlers:
         root.addHandler(handler)
     root.setLevel(chosen)
+    _hush(chosen)
+
+
+def _hush(level: int) -> None:
+    """Libraries whose lines tell nobody anything."""
     for noisy in ("asyncio", "urllib3", "markdown_it", "httpcore2", "httpx2"):
-        logging.getLogger(noisy).setLevel(max(chosen, logging.WARNING))
+        logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
 
 
 def _learn_secrets() -> None:

@@ -43,8 +43,8 @@ def claim() -> None:
     if emit(result):
         return
     say(f"/claim {result['code']}", bold=True)
-    say(f"Send this to the bot from your own account, {output.ago(result['expires_at'])} at the latest; best in a")
-    say("direct chat, where nobody else reads it.  It works once, and makes that account an owner.")
+    say("Send this to the bot from your own account within ten minutes, best in a direct chat, where nobody else")
+    say("reads it.  It works once, and makes that account an owner.")
     if not result["running"]:
         say("No host runs, so nobody listens yet: `jackfield up`", fg="yellow")
 

@@ -209,7 +209,12 @@ def unassign_secret(name: str, group: str) -> None:
     result = call("secret.unassign", name=name, group=group)
     if emit(result):
         return
-    say(f"{line(name)} {'is' if result['changed'] else 'was'} not assigned to {line(str(result['group']))}")
+    group = line(str(result["group"]))
+    say(
+        f"agents of {group} get {line(name)} no more"
+        if result["changed"]
+        else f"agents of {group} did not have {line(name)}"
+    )
     if result["gets_all"]:
         warn(f'agent.toml of {line(str(result["group"]))} says secrets = "all", so its agents get it all the same')
 

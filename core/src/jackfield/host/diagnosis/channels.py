@@ -152,7 +152,9 @@ def _can_listen(settings: IngressSettings) -> Finding:
     except OSError as problem:
         said = problem.strerror or str(problem)
         return error(
-            "ingress", f"nothing could listen on {where}: {said}", "free it, or `jackfield config set ingress.port`"
+            "ingress",
+            f"nothing could listen on {where}: {said}",
+            "free it, or `jackfield config set ingress.port NUMBER`",
         )
     return ok("ingress", f"{where} is free for the HTTP server")
 

@@ -63,7 +63,9 @@ async def mcp_add(context: ServiceContext, args: Args) -> dict[str, Any]:
     group = await context.group(args.text("group"))
     settings = args.table("settings")
     if not settings:
-        raise UsageError("settings are missing")
+        raise UsageError(
+            "say how the server is reached", fix="give its command, after `--`, or its address, with --url"
+        )
     return {"group": group.folder, "done": await context.workshop.add_server(group.id, args.text("name"), settings)}
 
 

@@ -227,7 +227,7 @@ class Workshop:
         lacking = self._secrets_lacking(group, table)
         if lacking:
             said += (
-                f" It does not work before an operator gives you {', '.join(lacking)}: "
+                f" It does not work before an operator assigns {', '.join(lacking)}: "
                 f"`jackfield secret assign {lacking[0]} {group.folder}`."
             )
         return said
