@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -16,11 +17,12 @@ from jackfield.clock import UnixMs
 from jackfield.host import collect
 from jackfield.host.agents.entering import Entered
 from jackfield.host.collect import Collector
-from jackfield.ids import InboundId, new_id
+from jackfield.ids import InboundId, RequestId, new_id
 from jackfield.mailbox import RunnerMailbox
 from jackfield.models import (
     Ack,
     AckStatus,
+    ActionRequest,
     ActivityKind,
     ActivityRow,
     Address,
@@ -29,6 +31,7 @@ from jackfield.models import (
     InboundKind,
     InboundRow,
     InboundState,
+    OutboundKind,
     OutboundRow,
     Session,
 )
@@ -42,7 +45,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         yield made
 
 
-def collector(bench: Bench) -> Collector:
+def collector(bench: Bench, on_action: Any = None) -> Collector:
     async def nothing(*args: Any) -> None: ...
 
     async def no_drafts(session: Session) -> bool:
@@ -56,8 +59,8 @@ def collector(bench: Bench) -> Collector:
         raise AssertionError("nothing here is for another agent")
 
     return Collector(
-        bench.hub, bench.delivery, on_action=no_action, on_acks=silent, on_tell=nothing, on_damaged=nothing,
-        on_parked=silent, on_drafts=no_drafts, nudge=silent, enter=nobody, on_refused=nothing,
+        bench.hub, bench.delivery, on_action=on_action or no_action, on_acks=silent, on_tell=nothing,
+        on_damaged=nothing, on_parked=silent, on_drafts=no_drafts, nudge=silent, enter=nobody, on_refused=nothing,
     )  # fmt: skip
 
 
@@ -94,6 +97,40 @@ async def test_a_start_and_a_stop_wait_only_for_a_bounded_part_of_what_a_session
 
     assert await collector(bench).collect(session.id), "nothing is taken twice by the next host"
     assert await _taken(bench, session) == 50
+
+
+async def test_requests_without_end_are_worked_on_a_few_at_a_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile runner took the host's time from all others, and held up its stop for a minute."""
+    monkeypatch.setattr(collect, "BATCH", 4)
+    monkeypatch.setattr(collect, "IN_HAND", 4)
+    session = await bench.session(await bench.chat("c-1"))
+    epoch = await bench.hub.store.write(sessions.begin_epoch, session.id, bench.clock.now())
+    mailbox = RunnerMailbox(bench.hub.folder_of(session), epoch)
+    requests = [ActionRequest(request_id=RequestId(new_id("req")), name="deploy", arguments="{}") for _ in range(20)]
+    rows = [bench.row(session, None, request, kind=OutboundKind.ACTION, epoch=epoch) for request in requests]
+    mailbox.write(messages=rows)
+    mailbox.close()
+
+    begun: list[int] = []
+    gate = asyncio.Event()
+
+    async def slow(session: Session, group: AgentGroup, row: OutboundRow) -> None:
+        begun.append(row.seq)
+        await gate.wait()
+        await collecting.action_done(session.id, row.seq)
+
+    collecting = collector(bench, slow)
+    assert not await collecting.collect(session.id), "a stop doesn't wait for them"
+    assert len(begun) <= 4
+    collecting.hurry = False
+    task = asyncio.create_task(collecting.collect(session.id))
+    await bench.until(lambda: len(begun) == 8)
+    assert not task.done()
+    gate.set()
+    assert await task
+    await bench.until(lambda: len(begun) == 20)
 
 
 @pytest.mark.parametrize("collected_first", [True, False], ids=["acknowledged-first", "entered-first"])

@@ -9,6 +9,7 @@ anything sent.  Collecting twice changes nothing: deliveries are unique by (sess
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
@@ -48,6 +49,10 @@ log = logging.getLogger(__name__)
 BATCH = 200
 HURRIED = 5
 """Batches of one session that a start or a stop of the host waits for."""
+IN_HAND = 100
+"""Requests of one session that are worked on at the same time; more of them wait in its file."""
+IN_HAND_SECONDS = 5.0
+"""How long they wait at the most, since one that is worked on may itself wait for what lies behind them."""
 EARLY = 1000
 """Messages of one session whose acknowledgements may be ahead of the ledger."""
 
@@ -63,6 +68,8 @@ class _Reading:
     held: set[int] = field(default_factory=set)
     early: set[InboundId] = field(default_factory=set)
     """Acknowledged, and not in the ledger then."""
+    room: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when one of `held` was answered."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     dirty: bool = False
     streaming: bool = False
@@ -133,7 +140,9 @@ class Collector:
                 reading.dirty = False
                 more = await self._collect_batch(reading)
                 taken += 1
-                if more and self.hurry and taken >= HURRIED:
+                if more and not self.hurry:
+                    await _room(reading)
+                if more and self.hurry and (taken >= HURRIED or len(reading.held) >= IN_HAND):
                     log.warning("session %s left more than the host waits for now; the rest is taken later", session_id)
                     return False
                 if not more and not reading.dirty:
@@ -186,6 +195,7 @@ class Collector:
         reading = self._readings.get(session_id)
         if reading is not None:
             reading.held.discard(seq)
+            reading.room.set()
             self._hub.store.write_soon(sessions.move_cursors, session_id, self._stored_cursor(reading, reading.cursor))
 
     async def _open(self, session_id: SessionId) -> _Reading:
@@ -300,6 +310,16 @@ class Collector:
                 ends = [end for ack, end in outcome.ended if ack.turn == turn]
                 summary = TurnSummary(session=session, turn=turn, outcome=ends[0], messages=len(ends))
                 await dispatcher.notify("turn_ended", turn=summary)
+
+
+async def _room(reading: _Reading) -> None:
+    """Wait until few enough of the session's requests are in hand: one that asks without end must take no time from
+    the others, nor hold up the host's stop."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(IN_HAND_SECONDS):
+            while len(reading.held) >= IN_HAND:
+                reading.room.clear()
+                await reading.room.wait()
 
 
 def _told(did: Sequence[ActivityRow]) -> list[ActivityRow]:
