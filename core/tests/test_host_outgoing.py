@@ -19,6 +19,7 @@ from jackfield.api import OutboundPart, OutboundVerdict, SendPath, hookimpl
 from jackfield.host.degrade import card_text, degrade, prompt_text
 from jackfield.host.parts import message_parts
 from jackfield.host.questions import match_text_answer
+from jackfield.host.secrets.masking import masked
 from jackfield.models import (
     Address,
     Capabilities,
@@ -34,7 +35,9 @@ from jackfield.models import (
     Prompt,
     ReactionContent,
     Support,
+    loads,
 )
+from jackfield.redaction import REDACTOR
 
 HERE = Address("fake", "fake", "c-1")
 
@@ -259,7 +262,6 @@ async def test_a_name_of_an_emoji_is_the_channel_s_to_know(bench: Bench) -> None
 
 
 def _message(content: str) -> OutMessage:
-    from jackfield.models import loads
 
     message = loads(OutMessage, content)
     return message
@@ -390,3 +392,16 @@ def test_a_label_that_two_choices_share_means_neither() -> None:
     """C159."""
     prompt = Prompt("q", "t", "?", (Choice("a", "Yes"), Choice("b", "yes")))
     assert match_text_answer(prompt, "yes") is None and match_text_answer(prompt, "2") == "b"
+
+
+async def test_a_secret_in_a_files_name_or_a_pictures_address_is_not_sent(bench: Bench) -> None:
+    REDACTOR.register("canary-of-names")
+    here = await bench.chat("c-1")
+    session = await bench.session(here)
+    card = Card(title="t", image_url="https://far.example/?k=canary-of-names")
+    row = bench.row(session, here, MessageContent(text="x", files=("canary-of-names.txt",)))
+    bench.hub.folder_of(session).store_outbox(row.id, "canary-of-names.txt", b"x")
+    (part,) = await bench.record(session, row)
+    (file,) = loads(OutMessage, part.content).files
+    assert (file.name, Path(file.path).read_bytes()) == ("[secret].txt", b"x")
+    assert masked(OutMessage(card=card)).card == replace(card, image_url="https://far.example/?k=[secret]")

@@ -9,12 +9,13 @@ from pathlib import Path
 from jackfield.errors import UnsafePath
 from jackfield.mailbox import SessionFolder, safe_name
 from jackfield.models import OutFile
+from jackfield.redaction import REDACTOR
 
 __all__ = ["copy_file", "remove_files", "write_file"]
 
 
 def copy_file(source: SessionFolder, row_id: str, name: str, target: Path, limit: int) -> OutFile:
-    """Copy a file of an outbound row into the folder `target`.
+    """Copy a file of an outbound row into the folder `target`; people see its name without any secret.
 
     Raises:
         UnsafePath: its name or what lies there is not to be trusted, or it has more than `limit` bytes.
@@ -34,7 +35,7 @@ def copy_file(source: SessionFolder, row_id: str, name: str, target: Path, limit
         if size > limit:
             path.unlink()
             raise UnsafePath(f"it is larger than {limit:,} bytes")
-    return OutFile(name=name, path=str(path), size=size, mime=mimetypes.guess_type(name)[0])
+    return OutFile(name=REDACTOR.values(name), path=str(path), size=size, mime=mimetypes.guess_type(name)[0])
 
 
 def write_file(path: Path, data: bytes) -> None:

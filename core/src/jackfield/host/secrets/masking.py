@@ -1,6 +1,6 @@
 """Masking the texts of messages where they cross the host: what came in, what an agent wrote, what becomes of it.
 
-By value only, and only in fields that hold text: an id, an address or a file's name is never changed.
+By value only, and only in fields that hold text: an id, an address or the name by which a file is found stays.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from jackfield.models import (
     MessageReceived,
     NoticeContent,
     OutboundRow,
+    OutFile,
     OutMessage,
     Prompt,
     Quote,
@@ -60,8 +61,9 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     OutboundRow: ("content",),
     MessageContent: ("text", "card", "prompt"),
     EditContent: ("text",),
-    OutMessage: ("text", "card", "prompt"),
-    Card: ("title", "text", "fields", "links", "fallback_text"),
+    OutMessage: ("text", "files", "card", "prompt"),
+    OutFile: ("name",),
+    Card: ("title", "text", "fields", "links", "image_url", "fallback_text"),
     CardField: ("name", "value"),
     CardLink: ("label", "url"),
     Prompt: ("title", "question", "choices"),
