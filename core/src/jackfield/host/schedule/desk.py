@@ -263,8 +263,11 @@ def _task(id: TaskId, reading: Reading, place: Place, context: ActionContext, no
 
 
 def _fields(task: Task, place: Place) -> list[ApprovalField]:
+    where = f"{place.name} ({task.origin})"
+    if task.origin is not None and not task.origin.is_agent:
+        where = f"{task.origin}, called {place.name!r}"  # a chat's name is what somebody there likes
     found = [
-        ApprovalField(label="Conversation", value=f"{place.name} ({task.origin})"),
+        ApprovalField(label="Conversation", value=where),
         ApprovalField(label="First run", value=_first(task)),
         ApprovalField(label="Repeats", value=f"{task.cron} ({task.timezone})" if task.cron else "never"),
         ApprovalField(label="Missed runs", value=task.catch_up.value),
