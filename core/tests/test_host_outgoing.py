@@ -399,7 +399,7 @@ async def test_a_secret_in_a_files_name_or_a_pictures_address_is_not_sent(bench:
     here = await bench.chat("c-1")
     session = await bench.session(here)
     card = Card(title="t", image_url="https://far.example/?k=canary-of-names")
-    row = bench.row(session, here, MessageContent(text="x", files=("canary-of-names.txt",)))
+    row = bench.row(session, here, MessageContent(text="", files=("canary-of-names.txt",)))
     bench.hub.folder_of(session).store_outbox(row.id, "canary-of-names.txt", b"x")
     (part,) = await bench.record(session, row)
     (file,) = loads(OutMessage, part.content).files
