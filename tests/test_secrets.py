@@ -319,6 +319,27 @@ def test_a_file_is_imported_whole_and_each_secret_gets_its_kind(bank: Exchange, 
     assert given["ONE"] == "scoped" and given["CANARY"] == "assigned" and "old-token" not in given
 
 
+def test_a_secret_is_given_taken_away_sealed_anew_and_forgotten(bank: Exchange) -> None:
+    def given() -> set[str]:
+        return {one["name"] for one in bank.json("secret", "list", "--group", "andy")}
+
+    bank.run("secret", "set", "SPARE", stdin="a spare value\n")
+    assert "SPARE" not in given()
+    bank.run("secret", "assign", "SPARE", "andy")
+    assert "SPARE" in given()
+    bank.run("secret", "unassign", "SPARE", "andy")
+    assert "SPARE" not in given()
+    key, sealed = bank.home.master_key.read_bytes(), bank.query("SELECT id, sealed FROM secrets ORDER BY id")
+    bank.run("secret", "rotate", "--yes")
+    assert bank.home.master_key.read_bytes() != key
+    fresh = bank.query("SELECT id, sealed FROM secrets ORDER BY id")
+    assert [one[0] for one in fresh] == [one[0] for one in sealed]
+    assert not {one[1] for one in fresh} & {one[1] for one in sealed}
+    assert {one["readable"] for one in bank.json("secret", "list")} == {True}
+    bank.run("secret", "remove", "SPARE", "--yes")
+    assert bank.run("secret", "remove", "SPARE", "--yes", check=False).returncode == 3
+
+
 # ---- another key; last, since it stops the host
 
 

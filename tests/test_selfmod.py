@@ -193,6 +193,23 @@ def test_servers_are_recorded_shown_and_removed(berta: Exchange) -> None:
     assert [one["name"] for one in berta.op("group.mcp.list", group="berta")] == ["far"]
 
 
+def test_an_operator_keeps_packages_and_servers_by_commands(berta: Exchange) -> None:
+    before = {one["name"] for one in berta.json("group", "mcp", "list", "berta")}
+    berta.run("group", "mcp", "add", "berta", "near", "--", "tiny-mcp")
+    assert "near" in berta.run("group", "mcp", "list", "berta").stdout
+    berta.run("group", "mcp", "remove", "berta", "near")
+    assert {one["name"] for one in berta.json("group", "mcp", "list", "berta")} == before
+    berta.run("group", "packages", "add", "berta", "--pip", "tiny==1.0")
+    assert "tiny==1.0" in berta.run("group", "packages", "list", "berta").stdout
+    first = build_of(berta, "pip")
+    berta.run("group", "packages", "rebuild", "berta")
+    assert build_of(berta, "pip") != first
+    berta.run("group", "packages", "remove", "berta", "--pip", "tiny")
+    assert berta.json("group", "packages", "list", "berta")["packages"]["pip"] == []
+    refused = berta.run("group", "packages", "add", "berta", "--pip", "../tiny", check=False)
+    assert refused.returncode != 0 and "../tiny" in refused.stderr
+
+
 # ---- by an agent
 
 
