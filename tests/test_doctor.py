@@ -8,6 +8,7 @@ import pty
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -297,6 +298,12 @@ def test_a_webhook_needs_no_word_and_the_secret_that_was_made_for_it_is_shown_on
     assert json.loads(given.stdout)["made"] == {}
     local = exchange.json("channel", "setup", "webhook", "local", "--set", "verify=none", "--set", "insecure=true")
     assert (local["made"], local["secrets"]) == ({}, {})
+    exchange.run("channel", "setup", "webhook", "local", "--set", "map.user=$.user", "--set", "map.id=$.id", "--yes")
+    exchange.run("channel", "setup", "webhook", "local", "--set", "map.id=$.number", "--yes")
+    written = tomllib.loads(exchange.home.jackfield_toml.read_text(encoding="utf-8"))["channels"]["local"]
+    assert written["map"] == {"user": "$.user", "id": "$.number"}, "a part of a table leaves the rest as it is"
+    wrong = exchange.run("channel", "setup", "webhook", "local", "--set", "map.who=$.user", "--yes", check=False)
+    assert wrong.returncode == 2 and "map.who" in wrong.stderr
 
 
 # ---- channel doctor

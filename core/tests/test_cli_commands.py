@@ -234,6 +234,17 @@ def test_lists_are_tables_and_names_are_harmless(host: FakeHost, capsys: Out) ->
     assert "andy, b" in out
 
 
+def test_people_are_named_as_other_commands_want_them_and_members_as_such(host: FakeHost, capsys: Out) -> None:
+    host.answers["channel.drops"] = [
+        {"chat": "webhook:door:x", "sender": "bob@door", "reason": "no_agent_wired", "count": 1, "last_at": NOW}
+    ]
+    host.answers["user.list"] = [{"id": "x:1", "name": "Ann", "roles": [], "member_of": ["andy"], "created_at": NOW}]
+    assert main(["channel", "drops"]) == 0
+    assert "webhook:bob@door" in capsys.readouterr().out
+    assert main(["user", "list"]) == 0
+    assert "MEMBER OF" in (out := capsys.readouterr().out) and "andy" in out
+
+
 def test_tables_are_aligned_whatever_the_scripts(host: FakeHost, capsys: Out) -> None:
     host.answers["group.list"] = [group_json("a", name="你好"), group_json("bbb", name="x")]
     main(["group", "list"])

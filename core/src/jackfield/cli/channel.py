@@ -69,7 +69,15 @@ def drops(limit: int) -> None:
     found = call("channel.drops", limit=limit)
     if emit(found):
         return
-    rows = [{**one, "last": output.ago(one.get("last_at"))} for one in found]
+    rows = [
+        {
+            **one,
+            # As other commands want to have a person named.
+            "sender": f"{one['chat'].partition(':')[0]}:{one['sender']}" if one["sender"] else None,
+            "last": output.ago(one.get("last_at")),
+        }
+        for one in found
+    ]
     columns = {"chat": "CHAT", "sender": "SENDER", "reason": "REASON", "count": "COUNT", "last": "LAST"}
     output.table(rows, columns, empty="Every message found an agent.")
 

@@ -48,13 +48,19 @@ def take_options(plan: Plan, texts: Sequence[str], given: Sequence[str], taken: 
     Raises:
         UsageError: one of them can't be meant.
     """
-    from jackfield.config.edit import values_from_texts
+    from jackfield.config.edit import value_from_text
+    from jackfield.config.lines import split_key
 
     said = dict(_pair(word, "--set", "KEY=VALUE") for word in texts)
     for key in ("type", "enabled"):
         if key in said:
             raise UsageError(f"{key} is not a setting of the channel", fix=f"leave {key} out")
-    plan.values.update(values_from_texts(plan.kind.settings, said))
+    for key, text in said.items():
+        path = split_key(key) or (key,)
+        value = value_from_text(plan.kind.settings, path, text)
+        for part in reversed(path[1:]):
+            value = {part: value}
+        plan.values[path[0]] = _over(plan.merged.get(path[0]), value) if len(path) > 1 else value
     piped = [_pair(word, "--secret", "KEY=-") for word in given]
     for key, value in piped:
         if value != "-":
@@ -69,6 +75,13 @@ def take_options(plan: Plan, texts: Sequence[str], given: Sequence[str], taken: 
         if variable not in os.environ:
             raise UsageError(f"there is no environment variable {variable!r}", fix=f"set it, or use --secret {key}=-")
         _take_secret(plan, key, os.environ[variable])
+
+
+def _over(known: Any, said: Any) -> Any:
+    """What is said of a table, over what it holds already."""
+    if isinstance(known, dict) and isinstance(said, dict):
+        return {**known, **{key: _over(known.get(key), value) for key, value in said.items()}}
+    return said
 
 
 def _pair(word: str, option: str, form: str) -> tuple[str, str]:

@@ -72,7 +72,8 @@ def show(name: str) -> None:
     if found.get("destinations"):
         say()
         say("May write to:", bold=True)
-        output.table(found["destinations"], {"name": "NAME", "kind": "KIND", "target": "TARGET"}, empty="")
+        rows = [{**one, "kind": "agent" if one["kind"] == "agent" else "chat"} for one in found["destinations"]]
+        output.table(rows, {"name": "NAME", "kind": "KIND", "target": "TARGET"}, empty="")
     if found.get("members"):
         say()
         output.facts({"members": found["members"]})

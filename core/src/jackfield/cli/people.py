@@ -178,9 +178,8 @@ def list_users() -> None:
         {**one, "role": [role["role"] for role in one.get("roles", [])], "seen": output.ago(one.get("created_at"))}
         for one in found
     ]
-    output.table(
-        rows, {"id": "USER", "name": "NAME", "role": "ROLES", "seen": "FIRST SEEN"}, empty="Nobody was seen yet."
-    )
+    columns = {"id": "USER", "name": "NAME", "role": "ROLES", "member_of": "MEMBER OF", "seen": "FIRST SEEN"}
+    output.table(rows, columns, empty="Nobody was seen yet.")
 
 
 @user.command("show")

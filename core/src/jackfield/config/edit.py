@@ -39,6 +39,7 @@ __all__ = [
     "remove_channel",
     "set_agent_value",
     "set_host_value",
+    "value_from_text",
     "values_from_texts",
 ]
 
@@ -176,7 +177,7 @@ def set_agent_value(folder: Path, key: str, text: str | None) -> Json:
         ConfigError: the key is unknown or the value wrong; nothing is changed.
     """
     path = _key(key, AgentSettings)
-    value = None if text is None else _agent_value(path, text)
+    value = None if text is None else value_from_text(AgentSettings, path, text)
     file = folder / "agent.toml"
 
     def change(document: TOMLDocument) -> None:
@@ -227,16 +228,13 @@ def values_from_texts(model: type[BaseModel] | None, texts: Mapping[str, str]) -
     ``8080`` becomes a number where a number is asked for and stays a text where a text is; ``a,b`` becomes a list
     where a list is.  Where nothing fits, the first reading stays, for the model to refuse.
     """
-    out: dict[str, Json] = {}
-    for key, text in texts.items():
-        readings = _readings(text)
-        out[key] = next((value for value in readings if model is None or fits(model, (key,), value)), readings[0])
-    return out
+    return {key: value_from_text(model, (key,), text) for key, text in texts.items()}
 
 
-def _agent_value(path: KeyPath, text: str) -> Json:
+def value_from_text(model: type[BaseModel] | None, path: KeyPath, text: str) -> Json:
+    """One value of `values_from_texts`, which may lie within tables."""
     readings = _readings(text)
-    return next((value for value in readings if fits(AgentSettings, path, value)), readings[0])
+    return next((value for value in readings if model is None or fits(model, path, value)), readings[0])
 
 
 def _readings(text: str) -> list[Json]:

@@ -58,7 +58,12 @@ def _is_alias(handle: str) -> bool:
 @operation("user.list")
 async def user_list(context: ServiceContext, args: Args) -> list[dict[str, Any]]:
     def look(db: sqlite3.Connection) -> list[dict[str, Any]]:
-        return [user_json(user, people.roles_of(db, user.id)) for user in people.users(db)]
+        folders = {group.id: group.folder for group in groups.agent_groups(db)}
+        return [
+            user_json(user, people.roles_of(db, user.id))
+            | {"member_of": [folders[one.agent_group_id] for one in people.memberships(db, user.id)]}
+            for user in people.users(db)
+        ]
 
     return await context.hub.store.read(look)
 
