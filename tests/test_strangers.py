@@ -194,7 +194,12 @@ def test_the_operator_claims_ownership_from_a_chat(make_exchange: MakeExchange) 
 
 
 @pytest.mark.parametrize(
-    "point", ["host.approval.after_decide", "host.approval.before_deed", "host.approval.after_deed"]
+    "point",
+    [
+        "host.approval.after_decide",
+        pytest.param("host.approval.before_deed", marks=pytest.mark.slow),
+        pytest.param("host.approval.after_deed", marks=pytest.mark.slow),
+    ],
 )
 def test_a_message_that_was_let_in_arrives_once_across_a_crash(make_exchange: MakeExchange, point: str) -> None:
     """C153: the host dies between the decision and its end, and goes on with it."""

@@ -230,7 +230,9 @@ def test_the_command_line_tells_what_is_scheduled(shared: Exchange, tmp_path: Pa
 # ---- hosts that come and go
 
 
-@pytest.mark.parametrize("point", ["host.schedule.after_claim", "host.schedule.after_feed"])
+@pytest.mark.parametrize(
+    "point", ["host.schedule.after_claim", pytest.param("host.schedule.after_feed", marks=pytest.mark.slow)]
+)
 def test_a_host_killed_between_a_claim_and_its_end_runs_it_once(make_exchange: Any, point: str) -> None:
     """C113, architecture 10."""
     exchange: Exchange = make_exchange()
