@@ -148,6 +148,16 @@ async def test_a_turn_that_does_not_run_stands_for_nobody(town: Town, state: Inb
     assert await town.ask(None) == NOBODY
 
 
+async def test_a_turn_that_took_nothing_stands_for_nobody_while_an_owners_runs(town: Town) -> None:
+    """A hostile runner names a turn that there is not, or that is over, for its request."""
+    over = await town.message("mia", turn=TurnId("trn_over"))
+    await town.bench.hub.store.write(inbound.set_state, over, InboundState.COMPLETED, town.bench.clock.now())
+    await town.message("olga")
+    for turn in (TurnId("trn_unknown"), TurnId("trn_over"), None):
+        assert await town.ask(turn) == NOBODY
+    assert (await town.ask()).role == "owner"
+
+
 async def test_a_task_a_notice_or_an_agents_words_stand_for_nobody(town: Town) -> None:
     await town.message("olga")
     await town.message(None)
