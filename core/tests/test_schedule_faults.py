@@ -97,6 +97,29 @@ async def test_ten_thousand_due_at_once_are_given_out_by_the_prompt_and_each_run
     assert office.bench.hub.troubles == {}
 
 
+async def test_a_run_of_which_nothing_is_left_is_unknown_not_tried_again_and_ends_no_series(office: Office) -> None:
+    """C121: nobody can tell whether it was done; what a runner says of it later changes nothing."""
+    task = await office.add()
+    await office.tick("2027-01-01T08:00Z")
+    hand = await office.hand()
+    assert hand.take() == ["Report"]
+    (run,) = await office.runs(task)
+    await office.bench.hub.store.write(
+        lambda db: db.execute("DELETE FROM inbound WHERE id = ?", (run.run.inbound_id,)) and None
+    )
+    office.renew()
+    await office.schedule.start()
+    await office.schedule.sweep()
+    assert await office.run_states(task) == [RunState.UNKNOWN]
+    await hand.end()
+    await office.tick("2027-01-01T09:00Z")
+    assert hand.pending() == [] and await office.run_states(task) == [RunState.UNKNOWN]
+    await office.tick("2027-01-02T08:00Z")
+    assert await hand.work() == ["Report"]
+    assert await office.run_states(task) == [RunState.UNKNOWN, RunState.COMPLETED]
+    assert (await office.task(task)).state is TaskState.ACTIVE
+
+
 # ---- an old store
 
 _COPY = next(text for text in (s for m in MIGRATIONS for s in m.statements) if text.startswith("CREATE TABLE tasks ("))
