@@ -51,6 +51,8 @@ def test_two_agents_are_joined_and_parted_again(operator: Operator, capsys: Out)
     assert main(["destination", "list", "anna", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert {"group": "anna", "name": "bert", "kind": "agent", "display_name": "Bert", "target": "bert"} in listed
+    shown = {one["name"]: one["target"] for one in operator("group.show", name="anna")["destinations"]}
+    assert shown["bert"] == "bert"
     assert main(["destination", "list"]) == 0
     assert "bert" in capsys.readouterr().out
     assert main(["destination", "remove", "anna", "bert", "--both"]) == 0

@@ -124,7 +124,7 @@ def clear(session_id: str, yes: bool) -> None:
     result = call("session.clear", id=session_id)
     if emit(result):
         return
-    say(f"closed; {result.get('dropped', 0)} waiting messages were dropped")
+    say(f"closed; messages that waited and were dropped: {result.get('dropped', 0)}")
 
 
 @session.command("send")

@@ -129,7 +129,4 @@ async def _project(context: ServiceContext, *changed: AgentGroup | MessagingGrou
 
 
 def _shown(group: AgentGroup, item: Destination, known: dict[AgentGroupId, AgentGroup]) -> dict[str, Any]:
-    shown = {"group": group.folder, **destination_json(item)}
-    if item.agent_group_id is not None and item.agent_group_id in known:
-        shown["target"] = known[item.agent_group_id].folder
-    return shown
+    return {"group": group.folder, **destination_json(item, known)}

@@ -112,12 +112,13 @@ async def group_show(context: ServiceContext, args: Args) -> dict[str, Any]:
     def related(db: sqlite3.Connection) -> dict[str, Any]:
         wired = wirings.wirings_of_group(db, group.id)
         maker = groups.creator(db, group.id)
+        known = {one.id: one for one in groups.agent_groups(db)}
         return {
             "created_by": maker.folder if maker is not None else None,
             "wirings": [
                 wiring_json(wiring, chats.messaging_group(db, wiring.messaging_group_id), group) for wiring in wired
             ],
-            "destinations": [destination_json(item) for item in wirings.destinations(db, group.id)],
+            "destinations": [destination_json(item, known) for item in wirings.destinations(db, group.id)],
             "members": [member.user_id for member in people.members(db, group.id)],
             "sessions": len(sessions.sessions(db, agent_group_id=group.id, status=SessionStatus.ACTIVE)),
         }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jackfield.clock import UnixMs, to_datetime
+from jackfield.ids import AgentGroupId
 from jackfield.models import (
     AgentGroup,
     Delivery,
@@ -76,12 +78,15 @@ def wiring_json(wiring: Wiring, chat: MessagingGroup | None, group: AgentGroup) 
     }
 
 
-def destination_json(destination: Destination) -> dict[str, Any]:
+def destination_json(destination: Destination, known: Mapping[AgentGroupId, AgentGroup]) -> dict[str, Any]:
+    """`known` are the home's groups: an agent is told by its folder."""
+    agent = known.get(destination.agent_group_id) if destination.agent_group_id is not None else None
+    target = agent.folder if agent is not None else destination.agent_group_id
     return {
         "name": destination.name,
         "kind": destination.kind,
         "display_name": destination.display_name,
-        "target": str(destination.address) if destination.address is not None else destination.agent_group_id,
+        "target": str(destination.address) if destination.address is not None else target,
     }
 
 
