@@ -330,7 +330,8 @@ async def test_a_redirect_is_followed_for_a_read_of_the_same_host_only(platform:
 async def test_no_token_gets_into_an_error_a_log_or_a_repr(
     platform: Platform, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """C133: the token is a part of the URL and a header, and the platform says it back in every spelling."""
+    """C133: the token is a part of the URL and a header, and the platform says it back in every spelling: 401, 404, a
+    redirect, no connection, no answer, and what the HTTP library logs."""
     caplog.set_level(logging.DEBUG)
     spellings = [TOKEN, "123456%3AAA/secret%2Btoken", "123456%3AAA%2Fsecret%2Btoken", "header-token"]
     http = Http(
@@ -345,7 +346,17 @@ async def test_no_token_gets_into_an_error_a_log_or_a_repr(
         with pytest.raises(ChannelError) as raised:
             await http.request("POST", "d", headers={"X-Bad": TOKEN + "\r\nX-Other: 1"})
         errors.append(raised.value)
-    shown = [repr(http), *map(str, errors), *("".join(traceback.format_exception(error)) for error in errors)]
+        platform.fail_next(401, {"said": spellings}, method="e")
+        platform.fail_next(302, {"said": spellings}, {"Location": f"http://127.0.0.1:1/bot{TOKEN}/e"}, method="f")
+        errors += [await failure(http, "POST", "e"), await failure(http, "GET", "f")]
+    async with Http(f"http://127.0.0.1:1/bot{TOKEN}", redact=[TOKEN]) as nowhere:
+        errors.append(await failure(nowhere, "GET", "g"))
+    shown = [
+        repr(http),
+        repr(nowhere),
+        *map(str, errors),
+        *("".join(traceback.format_exception(error)) for error in errors),
+    ]
     shown += [record.getMessage() for record in caplog.records]
     assert not [text for text in shown for secret in spellings if secret in text]
     assert "[redacted]" in errors[0].message
