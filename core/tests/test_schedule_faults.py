@@ -120,6 +120,28 @@ async def test_a_run_of_which_nothing_is_left_is_unknown_not_tried_again_and_end
     assert (await office.task(task)).state is TaskState.ACTIVE
 
 
+async def test_a_clock_that_ran_ahead_and_is_set_back_before_a_run_does_not_repeat_it(office: Office) -> None:
+    """Clock changes: what ran stays done, also when its moment comes a second time; the next one is the first that
+    has not run."""
+    task = await office.add(cron="0 * * * *")
+    hand = await office.hand()
+    for hour in (1, 2, 3):
+        await office.tick(f"2027-01-01T0{hour}:00Z")
+        await hand.work()
+    await office.tick("2031-05-05T12:00Z")
+    await hand.work()
+    office.set_clock("2027-01-01T00:30Z")
+    await office.schedule.sweep()
+    assert (await office.task(task)).next_at == ms("2027-01-01T04:00Z")
+    for hour in (1, 2, 3):
+        await office.tick(f"2027-01-01T0{hour}:00Z")
+        assert hand.pending() == []
+    await office.tick("2027-01-01T04:00Z")
+    assert await hand.work() == ["Report"]
+    times = await office.due_times(task)
+    assert len(times) == len(set(times)) == 5
+
+
 # ---- an old store
 
 _COPY = next(text for text in (s for m in MIGRATIONS for s in m.statements) if text.startswith("CREATE TABLE tasks ("))
