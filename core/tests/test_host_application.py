@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from jackfield.config.home import Home
 from jackfield.errors import NotInitialised, StoreError
 from jackfield.host.application import open_hub
+from jackfield.host.ownership import own
 
 
 def made(root: Path) -> Home:
@@ -43,3 +45,17 @@ async def test_a_fresh_home_gets_its_store_and_an_install_id(tmp_path: Path) -> 
         first = hub.install_id
     async with open_hub(home) as hub:
         assert hub.install_id == first
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_what_a_host_makes_has_the_same_modes_whatever_the_shell_says(tmp_path: Path, umask: int) -> None:
+    """Nobody else writes to it, and runners with uids of their own can read it: with 077 none of them started."""
+    home = made(tmp_path / "home")
+    before = os.umask(umask)
+    try:
+        with own(home):
+            (home.root / "made").mkdir()
+        assert (home.root / "made").stat().st_mode & 0o777 == 0o755
+        assert os.umask(umask) == umask, "it is the shell's again afterwards"
+    finally:
+        os.umask(before)

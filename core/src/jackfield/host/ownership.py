@@ -20,6 +20,9 @@ __all__ = ["holder", "own"]
 def own(home: Home, *, wait: float = 0.0) -> Iterator[None]:
     """Hold the home's lock for the block.  `wait` is how many seconds to wait for another holder to leave.
 
+    Whatever the shell's umask says, what is made meanwhile can be read by runners, which have uids of their own, and
+    written to by nobody else; what others must not read has a mode of its own.
+
     Raises:
         HostRunning: somebody else holds it; names their process id.
     """
@@ -34,11 +37,13 @@ def own(home: Home, *, wait: float = 0.0) -> Iterator[None]:
             fix="wait for it to end, or stop it with `jackfield down`",
         ) from None
     note = home.root / "host.json"
+    umask = os.umask(0o022)
     try:
         note.write_text(json.dumps({"pid": os.getpid(), "started": round(time.time())}), encoding="utf-8")
         yield
     finally:
         note.unlink(missing_ok=True)
+        os.umask(umask)
         lock.release()
 
 
