@@ -178,7 +178,8 @@ def test_servers_are_recorded_shown_and_removed(berta: Exchange) -> None:
     berta.op("group.mcp.add", group="berta", name="far", settings={"url": "https://e.example/mcp", "timeout": 5.0})
     assert "[mcp.far]" in agent_file(berta, "berta").read_text(encoding="utf-8")
     again = {"name": "files", "settings": {"command": "npx", "env": {"KEY": "secret:FILES"}}}
-    assert "jackfield secret assign FILES berta" in berta.op("group.mcp.add", group="berta", **again)["done"]
+    done = berta.op("group.mcp.add", group="berta", **again)["done"]
+    assert "files is changed" in done and "jackfield secret assign FILES berta" in done
     for name, settings in (
         ("X", {"command": "y"}),
         ("a__b", {"command": "y"}),

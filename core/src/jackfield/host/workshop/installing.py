@@ -42,7 +42,16 @@ _PIP = (
     "--progress-bar=off",
     "--no-warn-script-location",
 )
-_UV = ("--only-binary=:all:", "--no-cache", "--link-mode=copy", "--no-config", "--no-progress", "--python", "python3")
+_UV = (
+    "--only-binary=:all:",
+    "--no-cache",
+    "--link-mode=copy",
+    "--no-config",
+    "--no-progress",
+    "--quiet",
+    "--python",
+    "python3",
+)
 _UV_CALLS = {"trusted-host": "allow-insecure-host"}
 _NPM = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--omit=dev")
 _NO_LINKS = r"""
@@ -158,9 +167,9 @@ async def build(bench: Bench, manager: Manager, packages: Sequence[str], seconds
     if done.exit_code != 0:
         raise RolledBack(
             f"{manager} could not install {', '.join(packages)}; nothing was changed. It said: {_words(done)}",
-            fix="pip takes wheels only: what must be built from source can't be installed"
+            fix="check the names; pip takes wheels only, what must be built from source can't be installed"
             if manager == "pip"
-            else None,
+            else "check the names",
         )
     if manager == "npm":
         await bench.run(["node", "-e", _NO_LINKS, f"{folder}/node_modules/.bin"], {}, seconds)

@@ -214,16 +214,16 @@ class Workshop:
             MalformedData: the settings are none of an MCP server.
             VerificationFailed: files that it names are not those that were approved.
         """
-        group, _ = await self._group(group_id)
-        table = checked_server(name, settings)
+        group, agent = await self._group(group_id)
+        table, known = checked_server(name, settings), name in agent.mcp
         if approved is not None:
             files = await self.server_files(group_id, table)
             bench = self._hub.home.root / "workshop" / new_id("cmp")
             workspace = self._hub.home.groups / group.folder / "workspace"
             await asyncio.to_thread(verify_files, files, approved, workspace, bench, self._hub.settings.file_limit)
         await self._edit(group, {("mcp", name): table}, f"MCP server {name!r} was not added")
-        await self._settle(group, f"its MCP server {name} is new", asked_in)
-        said = f"MCP server {name} is set up. Its tools are named {name}__...; check that they are there."
+        await self._settle(group, f"its MCP server {name} is {'changed' if known else 'new'}", asked_in)
+        said = f"MCP server {name} is {'changed' if known else 'set up'}. Its tools are named {name}__...; check that they are there."
         lacking = self._secrets_lacking(group, table)
         if lacking:
             said += (
