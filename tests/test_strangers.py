@@ -109,7 +109,7 @@ def test_a_new_chat_is_connected_by_a_click_and_its_message_answered(exchange: E
 
 def test_the_command_line_says_who_waits_and_takes_a_choice_by_its_words(exchange: Exchange) -> None:
     """Of several ways to say yes none is guessed: else a stranger would be joined to whichever agent comes first."""
-    exchange.add_agent("berta")
+    exchange.add_agent("clara")
     exchange.say("forum", "hello bot", sender="quinn")
     asked = card(exchange, "postbox:box:forum")
     assert "postbox:box:forum" in exchange.run("approval", "list").stdout
@@ -117,10 +117,10 @@ def test_the_command_line_says_who_waits_and_takes_a_choice_by_its_words(exchang
     assert all(f"'{one}'" in exchange.run("approval", "show", asked["id"]).stdout for one in words)
     guessed = exchange.run("approval", "approve", asked["id"], check=False)
     assert guessed.returncode == 2 and all(one in guessed.stderr for one in words), guessed.stderr
-    (berta,) = [one for one in words if "erta" in one]
-    exchange.run("approval", "approve", asked["id"], "--choice", berta)
+    (clara,) = [one for one in words if "lara" in one]
+    exchange.run("approval", "approve", asked["id"], "--choice", clara)
     exchange.wait_text("forum", "hello bot")
-    assert [one["group"] for one in exchange.op("wire.list") if one["chat"] == "postbox:box:forum"] == ["berta"]
+    assert [one["group"] for one in exchange.op("wire.list") if one["chat"] == "postbox:box:forum"] == ["clara"]
 
 
 def test_a_denied_stranger_and_an_ignored_chat_are_remembered_and_forgiven(exchange: Exchange) -> None:
