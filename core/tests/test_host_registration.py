@@ -677,6 +677,14 @@ async def test_a_code_ends_and_a_new_one_takes_its_place(tmp_path: Path) -> None
         assert await owners(door) == []
 
 
+async def test_a_code_does_not_live_longer_because_the_clock_was_set_back(tmp_path: Path) -> None:
+    async with a_door(tmp_path / "home") as door:
+        code, now = await a_code(door), door.bench.clock.now()
+        store, earlier = door.bench.hub.store, UnixMs(now - 86_400_000)
+        assert not await store.write(claims.use, digest_of(code), UserId("fake:ann"), earlier)
+        assert await store.write(claims.use, digest_of(code), UserId("fake:ann"), UnixMs(now - 1000))
+
+
 async def test_whom_nobody_vouches_for_claims_nothing(tmp_path: Path) -> None:
     """C254: a forged sender."""
     async with a_door(tmp_path / "home") as door:

@@ -11,6 +11,10 @@ from jackfield.ids import UserId
 __all__ = ["Claim", "add", "open_claim", "use", "used"]
 
 
+SET_BACK = 60_000
+"""Milliseconds by which a clock may be set back without ending a code."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     digest: str
@@ -29,10 +33,11 @@ def add(db: sqlite3.Connection, claim: Claim) -> None:
 
 def use(db: sqlite3.Connection, digest: str, by: UserId, now: UnixMs) -> bool:
     """Whether that person may have what the code promises: of all who try one code, exactly one, once, before its
-    end."""
+    end; nor does it live longer because the clock was set back."""
     done = db.execute(
-        "UPDATE claims SET used_by = ?1, used_at = ?2 WHERE digest = ?3 AND used_by IS NULL AND expires_at > ?2",
-        (by, now, digest),
+        "UPDATE claims SET used_by = ?1, used_at = ?2 WHERE digest = ?3 AND used_by IS NULL AND expires_at > ?2 "
+        "AND created_at <= ?2 + ?4",
+        (by, now, digest, SET_BACK),
     )
     return done.rowcount == 1
 
