@@ -20,7 +20,7 @@ from jackfield.clock import UnixMs
 from jackfield.errors import Ambiguous, ChatNotFound, NobodyListening, RolledBack, TooLarge, Transient
 from jackfield.host.approvals import YES_NO
 from jackfield.host.approvals.answers import typed_choice
-from jackfield.host.approvals.cards import literal
+from jackfield.host.approvals.cards import literal, quoted
 from jackfield.host.approvals.policy import approvers, preferred
 from jackfield.ids import AgentGroupId, UserId
 from jackfield.models import Address, AgentGroup, Role, RoleName, Support, Trust
@@ -214,6 +214,11 @@ def test_what_foreign_text_looks_like() -> None:
     )
     assert literal("") == "*(empty)*"
     assert literal("a\u3164b\u034f\u2800\U000e0101") == "`a\\u{3164}b\\u{34f}\\u{2800}\\u{e0101}`"
+
+
+def test_in_a_terminal_no_value_looks_like_another_field() -> None:
+    assert quoted("npx\nruntime:\nsafe\x1b[2K") == "│ npx\n│ runtime:\n│ safe\\x1b[2K"
+    assert quoted("requ\u0435sts").endswith("requ\\u{435}sts")
 
 
 @pytest.mark.parametrize("text", ["requ\u0435sts", "https://\u0430\u0440\u0440.example/x", "say it: \u03bfk"])

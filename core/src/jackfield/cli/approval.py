@@ -54,6 +54,8 @@ def show(approval_id: str) -> None:
 
 
 def _show(found: Json) -> None:
+    from jackfield.host.approvals.cards import quoted  # takes time to import
+
     hidden = {"fields", "choices", "payload", "files", "digest", "reason", "title", "about"}
     output.facts(
         {
@@ -67,14 +69,14 @@ def _show(found: Json) -> None:
     for one in found["fields"]:
         say()
         say(f"{printable.line(one['label'])}:")
-        say(printable.block(one["value"]))
+        say(quoted(one["value"]))
     for one in found["files"]:
         say()
         say(f"File {printable.line(one['name'])}, {one['size']:,} bytes; what was handed in lies in {one['path']}")
     if found["reason"]:
         say()
         say("The agent's reason:")
-        say(printable.block(found["reason"]))
+        say(quoted(found["reason"]))
     if found["state"] == "pending":
         say()
         say(f"`jackfield approval approve {found['id']}` or `jackfield approval reject {found['id']}`")

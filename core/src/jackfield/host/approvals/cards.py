@@ -20,6 +20,7 @@ __all__ = [
     "label",
     "literal",
     "message",
+    "quoted",
     "reminder_text",
     "state_key",
     "takes_all",
@@ -70,6 +71,14 @@ def literal(value: str) -> str:
         return quoted
     spelt = ", ".join(f"`{''.join(_ascii(char) for char in token[:60])}`" for token in alike)
     return f"{quoted}\n\n⚠️ Letters of several alphabets, which may look alike: {spelt}"
+
+
+def quoted(value: str) -> str:
+    """The same for a place without any markup, such as a terminal: always with bars."""
+    alike = list(dict.fromkeys(_lookalikes(value)))[:5]
+    spelt = ", ".join("".join(_ascii(char) for char in token[:60]) for token in alike)
+    warning = f"\n⚠️ Letters of several alphabets, which may look alike: {spelt}" if alike else ""
+    return _barred("".join(_visible(char) for char in value)) + warning
 
 
 def _barred(text: str) -> str:
