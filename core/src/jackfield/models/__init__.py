@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jackfield.models.addresses import (
-        AGENT_CHANNEL,
         Address,
         MessageRef,
         Person,
@@ -117,6 +116,7 @@ if TYPE_CHECKING:
         TurnError,
         WebhookContent,
     )
+    from jackfield.models.reserved import AGENT_CHANNEL
     from jackfield.models.runner_spec import (
         MAILBOX_FORMAT,
         RUNNER_PROTOCOL,
@@ -239,7 +239,6 @@ __all__ = [
 
 _HOME_OF = {
     "addresses": (
-        "AGENT_CHANNEL",
         "Address",
         "MessageRef",
         "Person",
@@ -344,6 +343,7 @@ _HOME_OF = {
         "TurnError",
         "WebhookContent",
     ),
+    "reserved": ("AGENT_CHANNEL",),
     "runner_spec": (
         "MAILBOX_FORMAT",
         "RUNNER_PROTOCOL",

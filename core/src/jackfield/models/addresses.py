@@ -8,12 +8,9 @@ from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from jackfield.errors import MalformedData
+from jackfield.models.reserved import AGENT_CHANNEL
 
-__all__ = ["AGENT_CHANNEL", "Address", "MessageRef", "Person", "Trust"]
-
-AGENT_CHANNEL = "agent"
-"""The channel type, and the instance, of addresses between agents: no channel may be called so.  There `platform_id` is
-the id of an agent group, and `thread_id` that of the session that asked."""
+__all__ = ["Address", "MessageRef", "Person", "Trust"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from jackfield.errors import PluginBroken
-from jackfield.models import AGENT_CHANNEL
+from jackfield.models.reserved import AGENT_CHANNEL
 from jackfield.plugins.discovery import CORE, Distribution, Found
 from jackfield.plugins.files import read_object, user_cache, write_object
 from jackfield.plugins.kinds import Kind
