@@ -203,7 +203,7 @@ async def prepared(
                     sender_scope=SenderScope.ALL,
                     ignored_policy=ignored,
                     session_mode=kind,
-                    priority=0,
+                    priority=1 if group == bench.group.id else 0,  # of equal ones the ids decide, which are by chance
                     origin=WiringOrigin.TRUSTED,
                     created_at=now,
                 ),
