@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import fields
 from html import escape
@@ -70,7 +71,11 @@ def test_hostile_prompts_cost_no_more_than_their_length(piece: str) -> None:
         return time.process_time() - start
 
     spent(500)
-    assert spent(8000) <= max(0.05, 40 * spent(1000))
+    gc.disable()  # a collection looks at everything that the tests before this one have left
+    try:
+        assert spent(8000) <= max(0.05, 40 * spent(1000))
+    finally:
+        gc.enable()
 
 
 def test_commands_are_read_one_after_the_other() -> None:
