@@ -64,6 +64,8 @@ class SkippingClock:
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._count = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
+        self.writing: Callable[[], bool] = lambda: False
+        """Whether something is on its way to the disk, however slow that is: then there is work."""
 
     def now(self) -> UnixMs:
         return UnixMs(START + round(self.seconds * 1000))
@@ -90,7 +92,7 @@ class SkippingClock:
 
     def _jump(self) -> None:
         self._timer = None
-        while self._sleepers:
+        while self._sleepers and not self.writing():
             at, _, future = heapq.heappop(self._sleepers)
             if not future.done():
                 self.seconds = max(self.seconds, at)
@@ -453,6 +455,7 @@ async def open_bench(root: Path, can: Capabilities = CAPABLE) -> AsyncIterator[B
     clock = SkippingClock()
     store = Store(home.state_db, clock)
     await store.open()
+    clock.writing = lambda: not store.quiet
     pool = MailboxPool(clock)
     plugins = FakePlugins()
     section = ChannelSection(instance="fake", type="fake")
