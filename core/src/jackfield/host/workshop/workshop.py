@@ -223,7 +223,8 @@ class Workshop:
             await asyncio.to_thread(verify_files, files, approved, workspace, bench, self._hub.settings.file_limit)
         await self._edit(group, {("mcp", name): table}, f"MCP server {name!r} was not added")
         await self._settle(group, f"its MCP server {name} is {'changed' if known else 'new'}", asked_in)
-        said = f"MCP server {name} is {'changed' if known else 'set up'}. Its tools are named {name}__...; check that they are there."
+        done = "changed" if known else "set up"
+        said = f"MCP server {name} is {done}. Its tools are named {name}__...; check that they are there."
         lacking = self._secrets_lacking(group, table)
         if lacking:
             said += (
