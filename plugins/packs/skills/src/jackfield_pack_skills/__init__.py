@@ -1,0 +1,1 @@
+"""Skills for Jackfield's agents: how to work in a session's sandbox."""

@@ -1,0 +1,1 @@
+"""Jackfield's light provider for Anthropic's Messages API: no engine process."""

@@ -1,0 +1,1 @@
+"""Jackfield's provider for the Claude engine, by claude-agent-sdk."""

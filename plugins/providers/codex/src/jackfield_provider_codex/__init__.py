@@ -1,0 +1,1 @@
+"""Jackfield's provider for the Codex engine, by its app-server."""

@@ -1,0 +1,1 @@
+"""Jackfield's provider for every OpenAI-compatible endpoint: OpenAI, Ollama, vLLM, OpenRouter."""

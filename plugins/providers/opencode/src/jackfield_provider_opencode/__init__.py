@@ -1,0 +1,1 @@
+"""Jackfield's provider for the opencode engine, by `opencode serve`."""

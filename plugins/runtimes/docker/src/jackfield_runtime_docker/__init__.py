@@ -1,0 +1,1 @@
+"""Jackfield's Docker runtime: one hardened container for each session."""
