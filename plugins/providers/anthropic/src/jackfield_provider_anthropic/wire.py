@@ -89,7 +89,7 @@ class AnthropicWire:
         """Send it; always as a stream, because a long answer is refused otherwise."""
         await self.prepare()
         assert self._client is not None
-        reading = _Reading()
+        reading = _Reading(self._model)
         try:
             events = await self._client.messages.create(**body_of(request, self._settings, self._model), stream=True)
             async with events:
@@ -111,8 +111,9 @@ class AnthropicWire:
 class _Reading:
     """What a stream has said so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, asked: str) -> None:
         self.stop: Stop | None = None
+        self._asked = asked
         self.model = ""
         self.detail = ""
         self._usage: dict[str, int] = {}
@@ -179,9 +180,9 @@ class _Reading:
                 return Text(told)
             case "thinking":
                 thought = told or str(start.get("thinking", ""))
-                return Thinking(thought, {**start, "thinking": thought})
+                return Thinking(thought, {"model": self._asked, "block": {**start, "thinking": thought}})
             case "redacted_thinking":
-                return Thinking("", start)
+                return Thinking("", {"model": self._asked, "block": start})
             case "tool_use":
                 return _call(start, told)
             case _:
@@ -226,7 +227,11 @@ def body_of(request: Request, settings: Defaults, model: str) -> dict[str, Any]:
     Its four breakpoints: the last tool, the system prompt, and the ends of the last two messages of the user's side
     (the server looks back only twenty blocks from each).
     """
-    body: dict[str, Any] = {"model": model, "max_tokens": request.max_output, "messages": _messages(request.messages)}
+    body: dict[str, Any] = {
+        "model": model,
+        "max_tokens": request.max_output,
+        "messages": _messages(request.messages, model),
+    }
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, **_CACHED}]
     if request.tools:
@@ -248,13 +253,15 @@ def _thinking(wanted: str | int) -> dict[str, Any]:
     return {"type": "disabled" if wanted == "off" else wanted}
 
 
-def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def _messages(messages: Sequence[Message], model: str) -> list[dict[str, Any]]:
     rendered: list[dict[str, Any]] = []
     for message in messages:
-        content = [_content(block) for block in message.blocks]
-        rendered.append({"role": message.role, "content": content})
-    for message_ in [each for each in rendered if each["role"] == "user"][-2:]:
-        message_["content"][-1].update(_CACHED)
+        # A thought is bound to the model that had it: another one refuses it.
+        blocks = [b for b in message.blocks if not isinstance(b, Thinking) or b.raw.get("model") == model]
+        if blocks:
+            rendered.append({"role": message.role, "content": [_content(block) for block in blocks]})
+    for last in [each for each in rendered if each["role"] == "user"][-2:]:
+        last["content"][-1].update(_CACHED)
     return rendered
 
 
@@ -263,7 +270,7 @@ def _content(block: Block) -> dict[str, Any]:
         case Text():
             return {"type": "text", "text": block.text}
         case Thinking():
-            return dict(block.raw)
+            return dict(block.raw["block"])
         case ToolCall():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": dict(block.arguments)}
         case ToolOutput():

@@ -190,10 +190,11 @@ def failure_of(problem: BaseException, *, tools_ran: bool = False, now: float | 
     names = {each.__name__ for each in type(problem).__mro__}
     words = str(getattr(problem, "message", "") or problem) or type(problem).__name__
     if isinstance(status, int) or ("APIError" in names and "APIConnectionError" not in names):
-        body = getattr(problem, "body", None)
-        body = body if isinstance(body, Mapping) else {}
-        inner = body.get("error")
-        inner = inner if isinstance(inner, Mapping) else body
+        inner = getattr(problem, "body", None)
+        if isinstance(inner, Mapping) and "error" in inner:
+            inner = inner["error"]
+        if not isinstance(inner, Mapping):
+            inner = {"message": inner}
         response = getattr(problem, "response", None)
         return failure(
             status=status if isinstance(status, int) else None,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jackfield_provider_kit.loop.blocks import Block, Image, Message, Role, Text, ToolCall, ToolOutput
+from jackfield.errors import ProviderError
+
+from jackfield_provider_kit.loop.blocks import Block, Image, Message, Role, Text, Thinking, ToolCall, ToolOutput
 
 __all__ = ["UNFINISHED", "cut_text", "lighten", "mend"]
 
@@ -63,15 +65,18 @@ def _grouped(said: Sequence[Said]) -> list[tuple[Role, list[Block]]]:
     return groups
 
 
-def lighten(said: Sequence[Said], *, images_only: bool = False) -> list[Said] | None:
-    """The history without what made a request too large or unreadable; None when there is nothing to leave out.
+def lighten(said: Sequence[Said], error: ProviderError) -> list[Said] | None:
+    """The history without what an API may have refused the request for; None when there is nothing to leave out.
 
-    Images go first, replaced by a word; if there are none (and not `images_only`), every tool output above 16,000
-    characters is cut to 6,000.
+    Thoughts, when it speaks of them; else images, replaced by a word; else, when the request was too large (413), every
+    tool output above 16,000 characters is cut to 6,000.
     """
+    if "thinking" in error.message.lower():
+        kept: list[Said] = [(role, block) for role, block in said if not isinstance(block, Thinking)]
+        return kept if len(kept) < len(said) else None
     if any(isinstance(block, Image) for _, block in said):
         return [(role, Text(_NO_IMAGE) if isinstance(block, Image) else block) for role, block in said]
-    if images_only or not any(isinstance(block, ToolOutput) and len(block.text) > _LARGE for _, block in said):
+    if error.status != 413 or not any(isinstance(b, ToolOutput) and len(b.text) > _LARGE for _, b in said):
         return None
     return [(role, _cut(block) if isinstance(block, ToolOutput) else block) for role, block in said]
 

@@ -245,8 +245,8 @@ class Turn:
         if error.kind != "invalid_request" or self._lightened >= 2:
             return False
         history = self._session.history
-        lighter = lighten(history.said, images_only=error.status != 413 and "image" not in error.message.lower())
-        if lighter is None or lighter == history.said:
+        lighter = lighten(history.said, error)
+        if lighter is None:
             return False
         self._lightened += 1
         history.replace(lighter)
