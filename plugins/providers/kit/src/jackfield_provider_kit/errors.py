@@ -66,7 +66,7 @@ _RULES: dict[ProviderErrorKind, _Rule] = {
     "mcp_unavailable": _Rule(retryable=True, scope="session"),
     "budget": _Rule(user="I have used up what I may spend on this."),
     "livelock": _Rule(scope="session", user="I was going round in circles, and stopped."),
-    "config": _Rule(scope="provider", user="I'm not set up correctly. My operator has to look at it."),
+    "config": _Rule(scope="session", user="I'm not set up correctly. My operator has to look at it."),
     "cancelled": _Rule(),
 }  # fmt: skip
 

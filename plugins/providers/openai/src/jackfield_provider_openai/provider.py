@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from jackfield.api import Continuation, Probe, ProviderCapabilities, ProviderSession, ProviderSpec
-from jackfield.errors import ProviderError
+from jackfield.errors import ProviderError, ProviderScope
 from jackfield_provider_kit.installed import version_of
 from jackfield_provider_kit.loop.setup import Setup
 
@@ -57,11 +59,12 @@ class OpenAIProvider:
         settings = self._settings
         model = spec.model or settings.model
         if not model:
-            raise _not_set_up("no model is named", 'model = "NAME" in the group\'s agent.toml')
+            raise _not_set_up("config", "no model is named", 'model = "NAME" in the group\'s agent.toml')
         base_url = f"{spec.gateway_url.rstrip('/')}/v1" if spec.gateway_url else settings.base_url or OWN_SERVER
         key = "gateway" if spec.gateway_url else settings.api_key or _key_of(spec, settings)
         if not key:
             raise _not_set_up(
+                "auth",
                 "there is no key for OpenAI's API",
                 f'jackfield secret set {_KEY}, then api_key = "secret:{_KEY}" under [providers.openai] in the group\'s '
                 "agent.toml; or base_url for a server of your own",
@@ -84,5 +87,6 @@ def _key_of(spec: ProviderSpec, settings: Defaults) -> str | None:
     return spec.env.get(_KEY) if settings.base_url is None else "none"
 
 
-def _not_set_up(what: str, fix: str) -> ProviderError:
-    return ProviderError(what, kind="config", scope="session", fix=fix, message_for_user=_SORRY)
+def _not_set_up(kind: Literal["auth", "config"], what: str, fix: str) -> ProviderError:
+    scope: ProviderScope = "credential" if kind == "auth" else "session"
+    return ProviderError(what, kind=kind, scope=scope, fix=fix, message_for_user=_SORRY)
