@@ -40,6 +40,7 @@ class Exchange:
     """Everything lies below `root`."""
 
     root: Path
+    provider: str = "mock"
     provider_settings: str = ""
     host_settings: str = ""
     postbox_settings: str = ""
@@ -59,7 +60,7 @@ class Exchange:
         return self.root / "box"
 
     def prepare(self) -> Exchange:
-        """Make the home, the agent `andy` (mock provider) and the platform."""
+        """Make the home, the agent `andy` and the platform."""
         self.box.mkdir(parents=True)
         (self.box / "in.jsonl").touch()
         (self.box / "out.jsonl").touch()
@@ -67,7 +68,7 @@ class Exchange:
             install_project(self.root / "site", FIXTURES / name)
         # What `jackfield init` does, without a process: most of a command's time is its imports.
         self.home.create()
-        group_files(self.home.groups / "andy", name="andy", provider="mock", runtime="process")
+        group_files(self.home.groups / "andy", name="andy", provider=self.provider, runtime="process")
         toml = self.home.jackfield_toml
         text = template.jackfield_toml(timezone="UTC")
         settings = self.host_settings
@@ -81,7 +82,8 @@ class Exchange:
         if self.provider_settings:
             agent = self.home.groups / "andy" / "agent.toml"
             agent.write_text(
-                agent.read_text(encoding="utf-8") + f"\n[providers.mock]\n{self.provider_settings}\n", encoding="utf-8"
+                agent.read_text(encoding="utf-8") + f"\n[providers.{self.provider}]\n{self.provider_settings}\n",
+                encoding="utf-8",
             )
             self.op("group.accept", name="andy")
         return self
