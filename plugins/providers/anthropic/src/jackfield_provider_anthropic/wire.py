@@ -68,6 +68,7 @@ class AnthropicWire:
 
     def _load(self) -> AsyncAnthropic:
         try:
+            import anyio
             from anthropic import AsyncAnthropic, Timeout
         except ImportError as problem:
             raise ProviderError(
@@ -83,6 +84,7 @@ class AnthropicWire:
             timeout=Timeout(_SILENT_SECONDS, connect=_CONNECT_SECONDS),
         )
         _ = client.messages  # imports its module
+        anyio.run(anyio.sleep, 0)  # and so does the first use of this
         return client
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
@@ -90,8 +92,13 @@ class AnthropicWire:
         await self.prepare()
         assert self._client is not None
         reading = _Reading(self._model)
+        body = body_of(request, self._settings, self._model)
         try:
-            events = await self._client.messages.create(**body_of(request, self._settings, self._model), stream=True)
+            # As `extra_body` because the package copies its own parameters part by part, which takes milliseconds for a
+            # long conversation; what stands there goes first.
+            events = await self._client.messages.create(
+                model=self._model, max_tokens=request.max_output, messages=[], stream=True, extra_body=body
+            )
             async with events:
                 async for event in events:
                     for part in reading.take(event):
