@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jackfield.errors import ProviderError
 from jackfield_provider_kit.errors import failure_of
+from jackfield_provider_kit.installed import quiet_http
 from jackfield_provider_kit.loop import (
     Block,
     BlockDone,
@@ -77,6 +78,7 @@ class AnthropicWire:
                 scope="provider",
                 fix="pip install jackfield-provider-anthropic",
             ) from problem
+        quiet_http()
         client = AsyncAnthropic(
             api_key=self._key,
             base_url=self._base_url or "https://api.anthropic.com",

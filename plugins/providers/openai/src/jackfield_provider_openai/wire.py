@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jackfield.errors import ProviderError
 from jackfield_provider_kit.errors import failure, failure_of
+from jackfield_provider_kit.installed import quiet_http
 from jackfield_provider_kit.loop import (
     Block,
     BlockDone,
@@ -70,6 +71,7 @@ class OpenAIWire:
                 scope="provider",
                 fix="pip install jackfield-provider-openai",
             ) from problem
+        quiet_http()
         client = AsyncOpenAI(
             api_key=self._key,
             base_url=self._base_url,

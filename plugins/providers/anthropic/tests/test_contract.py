@@ -1,0 +1,13 @@
+"""The provider keeps the contract of providers, with the real package and a played model."""
+
+from __future__ import annotations
+
+from jackfield.testing import ProviderContract, Stage
+from jackfield_provider_kit.stage import PlayedStage
+
+
+class TestAnthropic(ProviderContract):
+    plugin = "anthropic"
+
+    def make_stage(self) -> Stage:
+        return PlayedStage()
