@@ -6,8 +6,12 @@ from jackfield.testing import ProviderContract, Stage
 from jackfield_provider_kit.stage import PlayedStage
 
 
+class Staged(PlayedStage, Stage):
+    """A model on 127.0.0.1."""
+
+
 class TestOpenAI(ProviderContract):
     plugin = "openai"
 
     def make_stage(self) -> Stage:
-        return PlayedStage("/v1")
+        return Staged("/v1")

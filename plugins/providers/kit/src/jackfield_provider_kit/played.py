@@ -114,7 +114,8 @@ class PlayedModel:
             if reply.delay:
                 await writer.drain()
                 await asyncio.sleep(reply.delay)
-        writer.write(b"0\r\n\r\n")
+        end = b"" if messages else b"data: [DONE]\n\n"
+        writer.write((f"{len(end):x}\r\n".encode() + end + b"\r\n" if end else b"") + b"0\r\n\r\n")
         await writer.drain()
 
 

@@ -1,4 +1,7 @@
-"""The contract suite's stage for providers of the loop, on a played model."""
+"""The contract suite's stage for providers of the loop, on a played model.
+
+class Staged(PlayedStage, Stage): ...      # `Stage` of `jackfield.testing`, which only tests import
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from jackfield.errors import ProviderErrorKind
-from jackfield.testing import Stage
 
 from jackfield_provider_kit.played import Asked, PlayedModel, Reply, played
 
@@ -29,7 +31,7 @@ _FAILURES: dict[ProviderErrorKind, Reply] = {
 }
 
 
-class PlayedStage(Stage):
+class PlayedStage:
     """A prompt names a play; `path` is what the provider's `base_url` has after the server's address."""
 
     def __init__(self, path: str = "") -> None:

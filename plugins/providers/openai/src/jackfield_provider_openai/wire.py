@@ -89,7 +89,11 @@ class OpenAIWire:
         own = self._base_url == OWN_SERVER
         body = body_of(request, self._settings, self._model, own_server=own)
         try:
-            chunks = await self._client.chat.completions.create(**body)
+            # As `extra_body` because the package transforms its own parameters part by part, which takes tens of
+            # milliseconds for a long conversation; what stands there goes first.
+            chunks = await self._client.chat.completions.create(
+                model=self._model, messages=[], stream=True, extra_body=body
+            )
             async with chunks:
                 async for chunk in chunks:
                     for part in reading.take(chunk):
