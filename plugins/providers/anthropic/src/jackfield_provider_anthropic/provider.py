@@ -61,8 +61,8 @@ class AnthropicProvider:
                 "there is no key for Anthropic's API",
                 kind="auth",
                 scope="credential",
-                fix=f'jackfield secret set {_KEY}, then api_key = "secret:{_KEY}" under [providers.anthropic] in the '
-                "group's agent.toml",
+                fix=f"`jackfield secret set {_KEY}`, `jackfield secret assign {_KEY} GROUP`, then "
+                f'api_key = "secret:{_KEY}" under [providers.anthropic] in the group\'s agent.toml',
                 message_for_user="I'm not set up yet: my model's key is missing. My operator has to look at it.",
             )
         setup = Setup(

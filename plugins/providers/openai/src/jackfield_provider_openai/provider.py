@@ -66,8 +66,8 @@ class OpenAIProvider:
             raise _not_set_up(
                 "auth",
                 "there is no key for OpenAI's API",
-                f'jackfield secret set {_KEY}, then api_key = "secret:{_KEY}" under [providers.openai] in the group\'s '
-                "agent.toml; or base_url for a server of your own",
+                f"`jackfield secret set {_KEY}`, `jackfield secret assign {_KEY} GROUP`, then "
+                f'api_key = "secret:{_KEY}" under [providers.openai] in the group\'s agent.toml; or base_url',
             )
         setup = Setup(
             provider="openai",
