@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -15,9 +16,10 @@ from jackfield.api import ApprovalTicket, TaskChange, TaskInfo, TaskWish
 from jackfield.errors import Conflict, JackfieldError, MalformedData, NotAllowed, NotFound
 from jackfield.host.approvals import Decision
 from jackfield.host.schedule import desk as desk_module
+from jackfield.host.schedule.places import place_in_chat
 from jackfield.host.schedule.wishes import PROMPT_LENGTH, read_wish
 from jackfield.ids import ApprovalId, RequestId, UserId, new_id
-from jackfield.models import Address, AgentGroup, Destination, DestinationKind, Session, TaskState
+from jackfield.models import Address, AgentGroup, Destination, DestinationKind, NoticeContent, Session, TaskState
 from jackfield.store import groups, people, sessions, tasks, wirings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -47,7 +49,7 @@ async def elsewhere(office: Office) -> tuple[str, Session]:
     """The name by which the agent knows another chat, and its session there."""
     chat = await office.bench.chat("stage")
     name = (await office.bench.hub.store.read(wirings.destinations, office.bench.group.id))[-1].name
-    found = await office.bench.hub.store.read(desk_module.place_in_chat, office.bench.group, chat)
+    found = await office.bench.hub.store.read(place_in_chat, office.bench.group, chat)
     return name, await office.bench.session(chat, found.session_key)
 
 
@@ -171,6 +173,18 @@ async def test_a_group_has_so_many_tasks_at_most(office: Office, monkeypatch: py
     await entered(office, TaskWish(prompt="three", at="1h"))
 
 
+async def test_wishes_at_the_same_moment_are_counted_together(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk_module, "MAX_LIVE", 2)
+    name, _ = await elsewhere(office)
+    await office.desk.schedule(office.context(), request(), TaskWish(prompt="there", at="1h", to=name))
+    made = await asyncio.gather(
+        *(entered(office, TaskWish(prompt=str(n), at="1h")) for n in range(5)), return_exceptions=True
+    )
+    assert [type(one) for one in made if not isinstance(one, TaskInfo)] == [Conflict] * 3
+    assert "2 tasks already" in (await decide(office, office.people.asked[0][0]) or "")
+    assert len(await office.bench.hub.store.read(tasks.tasks)) == 2
+
+
 # ---- whose
 
 
@@ -240,6 +254,33 @@ async def test_another_conversation_is_asked_about_with_everything_and_entered_a
     await office.tick("2027-01-01T09:00Z")
     assert (await (await office.hand(there)).work()) == ["curtain up"]
     assert (await office.desk.cancel(office.context(), made.id)).task.state is TaskState.CANCELLED
+
+
+async def test_a_task_for_a_chat_that_the_agent_may_no_longer_write_to_is_refused_at_its_run(office: Office) -> None:
+    """Its agent is told; in that chat nothing is said."""
+    hub = office.bench.hub
+    name, there = await elsewhere(office)
+    await office.desk.schedule(office.context(), request(), TaskWish(prompt="show", cron="0 9 * * *", to=name))
+    await decide(office, office.people.asked[0][0])
+    await office.tick("2027-01-01T09:00Z")
+    assert await (await office.hand(there)).work() == ["show"]
+    assert await hub.store.write(wirings.remove_destination, office.bench.group.id, name)
+
+    await office.tick("2027-01-02T09:00Z")
+    (task,) = await hub.store.read(tasks.tasks)
+    assert task.state is TaskState.STOPPED and "no destination there" in (task.reason or "")
+    assert (await office.hand(there)).pending() == [] and office.told == []
+    assert [one.run.reason for one in await office.runs(task)] == [None, task.reason]
+    (notice,) = (await office.hand()).mailbox.pending(office.now)
+    assert isinstance(notice.content, NoticeContent) and task.id in notice.content.text
+    with pytest.raises(NotAllowed):
+        await office.series.run(task.id)
+
+    own = await entered(office, TaskWish(prompt="here", cron="0 9 * * *"))
+    for one in await hub.store.read(wirings.destinations, office.bench.group.id):
+        await hub.store.write(wirings.remove_destination, office.bench.group.id, one.name)
+    await office.tick("2027-01-03T09:00Z")
+    assert len(await hub.store.read(tasks.runs, own.id, 9)) == 1, "its own conversation needs no destination"
 
 
 async def test_a_reminder_whose_time_passed_before_the_yes_is_not_given(office: Office) -> None:

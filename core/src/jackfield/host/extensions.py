@@ -45,9 +45,9 @@ class HostServices:
         self,
         *,
         approvals: ApprovalService,
-        schedule: ScheduleService | None = None,
-        workshop: WorkshopService | None = None,
-        agents: AgentService | None = None,
+        schedule: ScheduleService,
+        workshop: WorkshopService,
+        agents: AgentService,
     ) -> None:
         """What is made after this, and is reached through it."""
         self._approvals = approvals

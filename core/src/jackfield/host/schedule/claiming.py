@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from jackfield.clock import UnixMs
-from jackfield.errors import JackfieldError, NotFound
+from jackfield.errors import JackfieldError, NotAllowed, NotFound
+from jackfield.host.schedule.places import require_destination
 from jackfield.host.schedule.plan import Occurrence, after_run, next_occurrence, rearmed, recurrence_of, subject
 from jackfield.host.schedule.times import STEPS
 from jackfield.ids import SessionId, TaskId, TaskRunId, new_id
@@ -73,6 +74,8 @@ class Claimed:
     looked_at: int = 0
     spoken: bool = False
     """Whether people must be told something."""
+    refused: list[tuple[Task, str]] = field(default_factory=list)
+    """Series that were stopped since their agent may no longer write there, and why."""
 
 
 def claim(db: sqlite3.Connection, now: UnixMs, limit: int) -> Claimed:
@@ -86,6 +89,7 @@ def claim(db: sqlite3.Connection, now: UnixMs, limit: int) -> Claimed:
         claimed.looked_at += 1
         place = (task.agent_group_id, task.session_key, task.origin)
         try:
+            require_destination(db, task)
             session = places.get(place)
             if session is None:
                 session = places[place] = session_of(db, task, now)
@@ -97,6 +101,11 @@ def claim(db: sqlite3.Connection, now: UnixMs, limit: int) -> Claimed:
                 held.append(task.id)
                 continue
             occurrence = next_occurrence(task, now)
+        except NotAllowed as problem:
+            log.warning("task %s is refused: %s", task.id, problem)
+            _refuse(db, task, str(problem), now)
+            claimed.refused.append((task, str(problem)))
+            continue
         except JackfieldError as problem:
             log.warning("task %s can't be run any more: %s", task.id, problem)
             _stop(db, task, str(problem), now)
@@ -216,6 +225,22 @@ def _stop(db: sqlite3.Connection, task: Task, why: str, now: UnixMs) -> None:
     text = f"The task {subject(task)} was stopped: {why} (id {task.id})."
     stopped = replace(task, state=TaskState.STOPPED, reason=why, look_at=None, unsaid=text, updated_at=now)
     tasks.change(db, task, stopped)
+
+
+def _refuse(db: sqlite3.Connection, task: Task, why: str, now: UnixMs) -> None:
+    """Stop it, with an entry among its runs.  Nothing is said where it was to run: that is what is not allowed."""
+    refused = TaskRun(
+        id=TaskRunId(new_id("run", now)),
+        task_id=task.id,
+        due_at=task.next_at if task.next_at is not None else now,
+        session_id=None,
+        state=RunState.CANCELLED,
+        reason=why,
+        created_at=now,
+        finished_at=now,
+    )
+    tasks.add_run(db, refused)
+    tasks.change(db, task, replace(task, state=TaskState.STOPPED, reason=why, look_at=None, updated_at=now))
 
 
 # ---- ends

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from jackfield.api import (
@@ -25,15 +25,14 @@ from jackfield.errors import ConfigError, Conflict, MalformedData, NotAllowed, N
 from jackfield.host.agents import places
 from jackfield.host.approvals import Approvals, Decision, HostKind
 from jackfield.host.hub import Hub
+from jackfield.host.schedule.places import Place, has_own_session, new_task, place_in_chat
 from jackfield.host.schedule.plan import recurrence_of, subject, when
-from jackfield.host.schedule.series import Changed, Series
+from jackfield.host.schedule.series import Changed, Series, require_room
 from jackfield.host.schedule.times import parse_zone
-from jackfield.host.schedule.wishes import Reading, read_wish
-from jackfield.host.session_keys import session_key
-from jackfield.ids import AgentGroupId, MessagingGroupId, RequestId, TaskId, UserId, derive_id
+from jackfield.host.schedule.wishes import read_wish
+from jackfield.ids import RequestId, TaskId, UserId, derive_id
 from jackfield.models import (
     AGENT_CHANNEL,
-    Address,
     AgentGroup,
     Destination,
     DestinationKind,
@@ -45,28 +44,13 @@ from jackfield.models import (
 )
 from jackfield.store import chats, groups, people, tasks, wirings
 
-__all__ = ["ELSEWHERE", "MAX_LIVE", "TaskDesk", "default_zone", "info_of", "place_in_chat"]
+__all__ = ["ELSEWHERE", "MAX_LIVE", "TaskDesk", "default_zone", "info_of"]
 
 ELSEWHERE = "schedule_elsewhere"
 """The kind of approval."""
 MAX_LIVE = 200
 """Tasks that the agents of one group may have scheduled at a time."""
 OVER = (TaskState.DONE, TaskState.CANCELLED)
-_OWN = "task:"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The conversation that a task runs in."""
-
-    agent_group_id: AgentGroupId
-    session_key: str
-    session_mode: SessionMode
-    messaging_group_id: MessagingGroupId | None
-    thread_id: str | None
-    origin: Address | None
-    name: str | None = None
-    """By which the agent knows it; None for its own conversation."""
 
 
 class TaskDesk:
@@ -89,12 +73,20 @@ class TaskDesk:
         now = self._hub.clock.now()
         zone = await default_zone(self._hub, context.users, context.agent_group)
         reading = read_wish(wish, zone, now)
-        if await self._hub.store.read(tasks.count_live, context.agent_group.id) >= MAX_LIVE:
-            raise Conflict(f"this agent has {MAX_LIVE} tasks already", fix="cancel some that are not needed any more")
-        place = await self._place(context, wish, id)
-        task = _task(id, reading, place, context, now)
+        place = await self._place(context, wish)
+        task = new_task(
+            id,
+            reading,
+            place,
+            now,
+            own_session=wish.own_session,
+            creator=_creator(context),
+            created_by=context.users[0] if len(context.users) == 1 else None,
+        )
         if place.name is None:
-            return info_of(await self._series.add(task))
+            return info_of(await self._series.add(task, at_most=MAX_LIVE))
+        # Looked at here only so that nobody is asked in vain.
+        await self._hub.store.read(require_room, task.agent_group_id, MAX_LIVE)
         return await self._approvals.request(
             context, request_id, ELSEWHERE, {"task": encode(task)}, fields=_fields(task, place)
         )
@@ -141,7 +133,7 @@ class TaskDesk:
 
     # ---- where
 
-    async def _place(self, context: ActionContext, wish: TaskWish, id: TaskId) -> Place:
+    async def _place(self, context: ActionContext, wish: TaskWish) -> Place:
         session = context.session
         if wish.to is not None and wish.to.strip():
             elsewhere = await self._hub.store.read(_destination, context, wish.to.strip(), self._hub.clock.now())
@@ -152,8 +144,8 @@ class TaskDesk:
         origin = context.origin or await self._hub.store.read(places.home_of, session)
         return Place(
             agent_group_id=context.agent_group.id,
-            session_key=f"{_OWN}{id}" if wish.own_session else session.key,
-            session_mode=SessionMode.SHARED if wish.own_session else session.mode,
+            session_key=session.key,
+            session_mode=session.mode,
             messaging_group_id=session.messaging_group_id,
             thread_id=session.thread_id,
             origin=origin,
@@ -174,7 +166,10 @@ class TaskDesk:
             task = replace(task, next_at=following, look_at=following)
         if await self._hub.store.read(groups.agent_group, task.agent_group_id) is None:
             return "Nothing was scheduled: that agent does not exist any more."
-        added = await self._series.add(task)
+        try:
+            added = await self._series.add(task, at_most=MAX_LIVE)
+        except Conflict as problem:
+            return f"Nothing was scheduled: {problem}."
         return f"The task {subject(added)} was scheduled: {_first(added)} (id {added.id})."
 
 
@@ -199,28 +194,6 @@ def _destination(db: sqlite3.Connection, context: ActionContext, name: str, now:
     return None if place.session_key == context.session.key else place
 
 
-def place_in_chat(db: sqlite3.Connection, group: AgentGroup, address: Address) -> Place:
-    """The group's conversation in a chat: the one that messages outside of threads come into.
-
-    Raises:
-        NotFound: no such chat was seen.
-    """
-    chat = chats.messaging_group_at(db, address.chat)
-    if chat is None:
-        raise NotFound(f"no chat is known at {address}", fix="`jackfield channel chats` lists the chats that were seen")
-    wired = [one for one in wirings.wirings_of_chat(db, chat.id) if one.agent_group_id == group.id]
-    key = session_key(wired[0].session_mode if wired else SessionMode.SHARED, chat.id, address.thread_id)
-    return Place(
-        agent_group_id=group.id,
-        session_key=key.key,
-        session_mode=key.mode,
-        messaging_group_id=key.messaging_group_id,
-        thread_id=key.thread_id,
-        origin=address,
-        name=chat.name or str(address),
-    )
-
-
 def _with_agent(context: ActionContext, found: Destination) -> Place:
     """The conversation that the asking one has with another agent; its answers come back to who asks."""
     assert found.agent_group_id is not None
@@ -236,30 +209,6 @@ def _with_agent(context: ActionContext, found: Destination) -> Place:
 
 
 # ---- shapes
-
-
-def _task(id: TaskId, reading: Reading, place: Place, context: ActionContext, now: UnixMs) -> Task:
-    return Task(
-        id=id,
-        agent_group_id=place.agent_group_id,
-        session_key=place.session_key,
-        session_mode=place.session_mode,
-        messaging_group_id=place.messaging_group_id,
-        thread_id=place.thread_id,
-        origin=place.origin,
-        creator=_creator(context),
-        created_by=context.users[0] if len(context.users) == 1 else None,
-        prompt=reading.prompt,
-        script=reading.script,
-        cron=reading.cron,
-        timezone=reading.timezone,
-        catch_up=reading.catch_up,
-        stop_after=reading.stop_after,
-        next_at=reading.next_at,
-        look_at=reading.next_at,
-        created_at=now,
-        updated_at=now,
-    )
 
 
 def _fields(task: Task, place: Place) -> list[ApprovalField]:
@@ -316,7 +265,7 @@ def _here(context: ActionContext, task: Task) -> bool:
 
 def _elsewhere(context: ActionContext, task: Task) -> bool:
     """Whether it runs where other people are; a session of its own is not elsewhere."""
-    return not _here(context, task) and task.session_key != f"{_OWN}{task.id}"
+    return not _here(context, task) and not has_own_session(task)
 
 
 async def default_zone(hub: Hub, users: Sequence[UserId], group: AgentGroup) -> str:

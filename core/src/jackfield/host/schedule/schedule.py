@@ -20,7 +20,7 @@ from jackfield.host.schedule.claiming import SET_BACK, Claimed, Settled, claim, 
 from jackfield.host.schedule.plan import subject, when
 from jackfield.host.schedule.series import Series
 from jackfield.host.schedule.withdrawal import take_out
-from jackfield.ids import SessionId, TaskRunId, derive_id
+from jackfield.ids import AgentGroupId, SessionId, TaskRunId, derive_id
 from jackfield.models import (
     Ack,
     AckStatus,
@@ -118,6 +118,8 @@ class Schedule:
                 reach("host.schedule.after_claim")
                 feeding.create_task(self._feed(claimed), name="schedule feed")
                 spoken = spoken or claimed.spoken
+                for task, why in claimed.refused:
+                    await self._tell_creator(task, why)
                 if claimed.looked_at < BATCH:
                     break
         if spoken:
@@ -228,9 +230,19 @@ class Schedule:
         if session is None:
             return
         text = f"The run of task {task.id} ({subject(task)}) {when(run.due_at, task.timezone)} failed: {reason}"
-        row_id = derive_id("in", run.id, "failed")
+        await self._notify(session, task, text, "task failed", derive_id("in", run.id, "failed"))
+
+    async def _tell_creator(self, task: Task, why: str) -> None:
+        """The conversation that scheduled a task elsewhere reads that it was refused there."""
+        group, _, key = (task.creator or "").partition(" ")
+        session = await self._hub.store.read(sessions.active_session, AgentGroupId(group), key)
+        if session is not None:
+            text = f"Task {task.id} ({subject(task)}) was stopped: {why}."
+            await self._notify(session, task, text, "task refused", None)
+
+    async def _notify(self, session: Session, task: Task, text: str, about: str, row_id: str | None) -> None:
         try:
-            await self._inbox.notify(session, text, subject="task failed", row_id=row_id)
+            await self._inbox.notify(session, text, subject=about, row_id=row_id)
         except JackfieldError as problem:
             self._hub.trouble("schedule")
             log.warning("session %s could not be told about task %s: %s", session.id, task.id, problem)

@@ -12,13 +12,14 @@ from jackfield.clock import UnixMs
 from jackfield.errors import Conflict, NotFound
 from jackfield.host.hub import Hub
 from jackfield.host.schedule.claiming import enter_extra, session_of
+from jackfield.host.schedule.places import require_destination
 from jackfield.host.schedule.plan import recurrence_of
 from jackfield.host.schedule.wishes import changed
-from jackfield.ids import TaskId, TaskRunId
+from jackfield.ids import AgentGroupId, TaskId, TaskRunId
 from jackfield.models import Session, Task, TaskRun, TaskState
 from jackfield.store import tasks
 
-__all__ = ["Changed", "Series"]
+__all__ = ["Changed", "Series", "require_room"]
 
 _TRIES = 5
 
@@ -53,10 +54,16 @@ class Series:
         self._run_now = run_now
         self._changed = changed
 
-    async def add(self, task: Task) -> Task:
-        """Enter a series, once: one of the same id is left as it is."""
+    async def add(self, task: Task, *, at_most: int | None = None) -> Task:
+        """Enter a series, once: one of the same id is left as it is.
+
+        Raises:
+            Conflict: its agent group has `at_most` that may still run.
+        """
 
         def put(db: sqlite3.Connection) -> Task:
+            if at_most is not None and tasks.task(db, task.id) is None:
+                require_room(db, task.agent_group_id, at_most)
             tasks.add(db, task)
             return tasks.task(db, task.id) or task
 
@@ -137,6 +144,7 @@ class Series:
 
         Raises:
             NotFound: no such task, or its conversation is gone.
+            NotAllowed: the agent that scheduled it may no longer write there.
             Conflict: it is cancelled, or a run of it is open.
         """
 
@@ -146,6 +154,7 @@ class Series:
                 raise Conflict(f"task {id} is cancelled", fix="schedule a new one")
             if run is not None:
                 raise Conflict(f"task {id} is being run already", fix=f"see `jackfield task runs {id}`")
+            require_destination(db, task)
             now = self._hub.clock.now()
             session, due_at = session_of(db, task, now), now
             while tasks.has_run(db, id, due_at):
@@ -180,6 +189,16 @@ class Series:
         if run.extra and not extra:
             return False
         return await self._out(run, go_on=go_on)
+
+
+def require_room(db: sqlite3.Connection, agent_group_id: AgentGroupId, at_most: int) -> None:
+    """Refuse one more series of that group when it has `at_most`.
+
+    Raises:
+        Conflict: it has.
+    """
+    if tasks.count_live(db, agent_group_id) >= at_most:
+        raise Conflict(f"this agent has {at_most} tasks already", fix="cancel some that are not needed any more")
 
 
 def _look(db: sqlite3.Connection, id: TaskId) -> tuple[Task, TaskRun | None]:

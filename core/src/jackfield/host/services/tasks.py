@@ -10,7 +10,8 @@ from typing import Any
 from jackfield.api import TaskChange, TaskWish
 from jackfield.errors import NoHost, NotFound, UsageError
 from jackfield.host.schedule import Series
-from jackfield.host.schedule.desk import Place, default_zone, place_in_chat
+from jackfield.host.schedule.desk import default_zone
+from jackfield.host.schedule.places import has_own_session, new_task, place_in_chat
 from jackfield.host.schedule.plan import when
 from jackfield.host.schedule.wishes import read_wish
 from jackfield.host.schedule.withdrawal import take_out
@@ -18,7 +19,7 @@ from jackfield.host.services.context import Args, ServiceContext, chat_address, 
 from jackfield.host.services.shapes import moment
 from jackfield.ids import TaskId, new_id
 from jackfield.mailbox import HostMailbox
-from jackfield.models import Address, Session, SessionMode, Task, TaskRun, TaskState
+from jackfield.models import Address, Session, Task, TaskRun, TaskState
 from jackfield.store import groups, tasks
 from jackfield.store.tasks import RunEntry
 
@@ -124,27 +125,9 @@ async def task_add(context: ServiceContext, args: Args) -> dict[str, Any]:
         often=args.flag("often"),
     )
     reading = read_wish(wish, await default_zone(context.hub, (), group), now)
-    place: Place = await context.hub.store.read(place_in_chat, group, address)
-    id, own = TaskId(new_id("tsk", now)), args.flag("own_session")
-    task = Task(
-        id=id,
-        agent_group_id=group.id,
-        session_key=f"task:{id}" if own else place.session_key,
-        session_mode=SessionMode.SHARED if own else place.session_mode,
-        messaging_group_id=place.messaging_group_id,
-        thread_id=place.thread_id,
-        origin=place.origin,
-        prompt=reading.prompt,
-        script=reading.script,
-        cron=reading.cron,
-        timezone=reading.timezone,
-        catch_up=reading.catch_up,
-        stop_after=reading.stop_after,
-        next_at=reading.next_at,
-        look_at=reading.next_at,
-        created_at=now,
-        updated_at=now,
-    )
+    place = await context.hub.store.read(place_in_chat, group, address)
+    id = TaskId(new_id("tsk", now))
+    task = new_task(id, reading, place, now, own_session=args.flag("own_session"))
     await _series(context).add(task)
     return await _shown(context, id)
 
@@ -212,7 +195,7 @@ def _task_json(db: sqlite3.Connection, task: Task, folder: str | None) -> dict[s
         "failures": task.failures,
         "reason": task.reason,
         "chat": None if task.origin is None else str(task.origin),
-        "own_session": task.session_key == f"task:{task.id}",
+        "own_session": has_own_session(task),
         "by": task.created_by or ("agent" if task.creator is not None else "operator"),
         "prompt": task.prompt,
         "created_at": moment(task.created_at),
