@@ -13,6 +13,7 @@ from jackfield.clock import UnixMs
 from jackfield.ids import AgentGroupId, SessionId
 from jackfield.models import ActivityKind, ActivityRow, Session
 from jackfield.store.text import storable
+from jackfield.store.where import where
 
 __all__ = ["KEPT", "Activity", "entries", "forget_activity", "record"]
 
@@ -61,18 +62,13 @@ def entries(
     limit: int = 100,
 ) -> list[Activity]:
     """The newest first."""
-    wanted = {
-        "agent_group_id = ?": agent_group_id,
-        "session_id = ?": session_id,
-        "kind = ?": None if kind is None else kind.value,
-        "at >= ?": since,
-    }
-    held = {condition: value for condition, value in wanted.items() if value is not None}
-    where = f"WHERE {' AND '.join(held)} " if held else ""
+    narrowed, values = where(
+        {"agent_group_id = ?": agent_group_id, "session_id = ?": session_id, "kind = ?": kind, "at >= ?": since}
+    )
     rows = db.execute(
         "SELECT ord, session_id, agent_group_id, kind, target, summary, at FROM activity "
-        f"{where}ORDER BY ord DESC LIMIT ?",
-        (*held.values(), limit),
+        f"{narrowed} ORDER BY ord DESC LIMIT ?",
+        (*values, limit),
     )
     return [
         Activity(

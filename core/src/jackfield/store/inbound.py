@@ -13,6 +13,7 @@ from jackfield.clock import UnixMs
 from jackfield.ids import AgentGroupId, EventId, InboundId, MessagingGroupId, SessionId, TurnId, WiringId
 from jackfield.models import InboundEntry, InboundState
 from jackfield.store.text import storable
+from jackfield.store.where import where
 
 __all__ = [
     "ENDS",
@@ -176,16 +177,8 @@ def entries(
     limit: int = 50,
 ) -> list[InboundEntry]:
     """The newest first."""
-    terms, values = ["1"], list[Any]()
-    if session_id is not None:
-        terms.append("session_id = ?")
-        values.append(session_id)
-    if state is not None:
-        terms.append("state = ?")
-        values.append(state.value)
-    rows = db.execute(
-        f"SELECT {_COLUMNS} FROM inbound WHERE {' AND '.join(terms)} ORDER BY ord DESC LIMIT ?", (*values, limit)
-    )
+    narrowed, values = where({"session_id = ?": session_id, "state = ?": state})
+    rows = db.execute(f"SELECT {_COLUMNS} FROM inbound {narrowed} ORDER BY ord DESC LIMIT ?", (*values, limit))
     return [_entry(row) for row in rows]
 
 

@@ -10,6 +10,7 @@ from jackfield.clock import UnixMs
 from jackfield.errors import NotFound
 from jackfield.ids import AgentGroupId, MessagingGroupId, SessionId, new_id
 from jackfield.models import Session, SessionMode, SessionStatus
+from jackfield.store.where import where
 
 __all__ = [
     "OutCursor",
@@ -132,15 +133,9 @@ def sessions(
     limit: int | None = None,
 ) -> list[Session]:
     """The most recently active first."""
-    terms, values = ["1"], list[Any]()
-    if agent_group_id is not None:
-        terms.append("agent_group_id = ?")
-        values.append(agent_group_id)
-    if status is not None:
-        terms.append("status = ?")
-        values.append(status.value)
+    narrowed, values = where({"agent_group_id = ?": agent_group_id, "status = ?": status})
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM sessions WHERE {' AND '.join(terms)} ORDER BY last_active_at DESC, id DESC LIMIT ?",
+        f"SELECT {_COLUMNS} FROM sessions {narrowed} ORDER BY last_active_at DESC, id DESC LIMIT ?",
         (*values, -1 if limit is None else limit),
     )
     return [_session(row) for row in rows]

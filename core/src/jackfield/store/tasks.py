@@ -16,6 +16,7 @@ from jackfield.clock import UnixMs
 from jackfield.ids import AgentGroupId, InboundId, SessionId, TaskId, TaskRunId, UserId
 from jackfield.models import Address, CatchUp, RunState, SessionMode, Task, TaskRun, TaskState
 from jackfield.store.text import storable
+from jackfield.store.where import where
 
 __all__ = [
     "RunEntry",
@@ -156,15 +157,10 @@ def tasks(
     limit: int = 50,
 ) -> list[Task]:
     """The newest first; of one group, and in one of the states, if any are given."""
-    terms, values = ["1"], list[Any]()
-    if agent_group_id is not None:
-        terms.append("agent_group_id = ?")
-        values.append(agent_group_id)
-    if states:
-        terms.append(f"state IN ({', '.join('?' * len(states))})")
-        values.extend(state.value for state in states)
+    marks = ", ".join("?" * len(states))
+    narrowed, values = where({"agent_group_id = ?": agent_group_id, f"state IN ({marks})": tuple(states)})
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM tasks WHERE {' AND '.join(terms)} ORDER BY created_at DESC, id DESC LIMIT ?",
+        f"SELECT {_COLUMNS} FROM tasks {narrowed} ORDER BY created_at DESC, id DESC LIMIT ?",
         (*values, limit),
     )
     return [_task(row) for row in rows]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
 
 from jackfield.clock import UnixMs
 from jackfield.ids import DeliveryId, SessionId
 from jackfield.models import Address, Delivery, DeliveryState
 from jackfield.store.deliveries.rows import COLUMNS, ENDS, OPEN, delivery_of
+from jackfield.store.where import where
 
 __all__ = [
     "by_platform_id",
@@ -36,17 +36,9 @@ def deliveries(
     limit: int = 50,
 ) -> list[Delivery]:
     """The newest first."""
-    terms, values = ["1"], list[Any]()
-    if session_id is not None:
-        terms.append("session_id = ?")
-        values.append(session_id)
-    if state is not None:
-        terms.append("state = ?")
-        values.append(state.value)
+    narrowed, values = where({"session_id = ?": session_id, "state = ?": state})
     order = "out_seq DESC, part DESC" if session_id is not None else "ord DESC"
-    rows = db.execute(
-        f"SELECT {COLUMNS} FROM deliveries WHERE {' AND '.join(terms)} ORDER BY {order} LIMIT ?", (*values, limit)
-    )
+    rows = db.execute(f"SELECT {COLUMNS} FROM deliveries {narrowed} ORDER BY {order} LIMIT ?", (*values, limit))
     return [delivery_of(row) for row in rows]
 
 
