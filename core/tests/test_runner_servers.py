@@ -22,6 +22,7 @@ from jackfield.clock import SystemClock
 from jackfield.models import ExternalServer, MessageContent
 from jackfield.runner.environment import add_packages
 from jackfield.runner.mcp import McpServer
+from jackfield.runner.secrets import Secrets
 from jackfield.runner.servers import Servers
 from jackfield.runner.servers.catalog import MOST_TOOLS, read_result, read_tools
 from jackfield.runner.servers.restarts import MOST, Restarts
@@ -71,7 +72,7 @@ async def servers(
     here = Place(root)
     notes = Notes()
     spec = replace(here.spec, servers=dict(told))
-    made = Servers(spec, secrets or {}, notes, clock or SystemClock(), on_call=lambda: None)  # type: ignore[arg-type]
+    made = Servers(spec, Secrets(secrets), notes, clock or SystemClock(), on_call=lambda: None)  # type: ignore[arg-type]
     try:
         await made.begin()
         yield made, notes
@@ -144,6 +145,13 @@ async def test_a_server_gets_a_small_environment_and_the_secrets_that_it_names(
         folder, pid, group = (await said(made, "shop__where")).split()
         assert folder == str(tmp_path / "two" / "group" / "workspace")
         assert pid == group != str(os.getpgid(0))
+
+
+async def test_what_a_server_answers_never_shows_the_agents_secrets(tmp_path: Path) -> None:
+    given, env = {"shop_key": "kX9-very-secret-77"}, {"KEY": "secret:shop_key"}
+    async with servers(tmp_path, {"shop": hostile("plain", env=env)}, secrets=given) as (made, _):
+        answer = await said(made, "shop__environment")
+        assert '"KEY"' in answer and "kX9-very-secret-77" not in answer
 
 
 async def test_a_server_whose_secret_was_not_given_says_which(tmp_path: Path, caplog: Any) -> None:

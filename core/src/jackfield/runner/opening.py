@@ -22,8 +22,12 @@ __all__ = ["Opening"]
 class Opening:
     """Makes what a session is opened with, and keeps the endpoint at which engines find our tools."""
 
-    def __init__(self, spec: RunnerSpec, engine: Engine, mail: MailRoom, tools: Toolbox, *, in_process: bool) -> None:
+    def __init__(
+        self, spec: RunnerSpec, engine: Engine, mail: MailRoom, tools: Toolbox, *, in_process: bool, token: str = ""
+    ) -> None:
+        """`token` is by what the model gateway knows the session."""
         self._spec = spec
+        self._gateway = f"{spec.gateway}/s/{token}" if spec.gateway and token else None
         self._engine = engine
         self._mail = mail
         self._tools = tools
@@ -70,6 +74,7 @@ class Opening:
             endpoints=endpoints,
             extra_dirs=(paths.group, paths.session),
             env={name: value for name, value in os.environ.items() if name != "JACKFIELD_KILL_AT"},
+            gateway_url=self._gateway,
             wait_budget=self._spec.limits.provider_wait,
         )
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from jackfield.errors import MalformedData
+from jackfield.models.reserved import GATEWAY_TOKEN
 
 if TYPE_CHECKING:
+    from jackfield.api import ToolResult
     from jackfield.redaction import Redactor
 
 __all__ = ["DESCRIPTOR", "Secrets", "read_secrets", "resolve_all"]
@@ -27,6 +30,8 @@ class Secrets(Mapping[str, str]):
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self._values = dict(values or {})
+        self.gateway_token = self._values.pop(GATEWAY_TOKEN, "")
+        """By what the model gateway knows this session; for its provider only, so it is none of them."""
         self._used: list[str] = []
         self._on_use: Callable[[str], None] = self._used.append
         self._redactor: Redactor | None = None
@@ -40,14 +45,18 @@ class Secrets(Mapping[str, str]):
 
     def masked(self, value: T) -> T:
         """A text, or JSON values, without any of them: what a tool says goes to a model, and from there anywhere."""
-        if not self._values:
+        if not self._values and not self.gateway_token:
             return value
         if self._redactor is None:
             from jackfield.redaction import Redactor
 
             self._redactor = Redactor()
-            self._redactor.register(*self._values.values())
+            self._redactor.register(*self._values.values(), self.gateway_token)
         return cast(T, self._redactor.inside(value))
+
+    def without(self, result: ToolResult) -> ToolResult:
+        """A tool's answer without any of them, whatever the tool met on its way."""
+        return replace(result, text=self.masked(result.text)) if self._values or self.gateway_token else result
 
     def __getitem__(self, name: str) -> str:
         value = self._values[name]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
-from jackfield.api import BoundTool, ToolResult
+from jackfield.api import BoundTool
 from jackfield.clock import Clock
 from jackfield.models import RunnerSpec
 from jackfield.runner.board import Board
@@ -18,38 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["Toolbox"]
 
 
-class _Masked:
-    """A tool whose results never show the agent's secrets, whatever it met on its way."""
-
-    def __init__(self, tool: BoundTool, secrets: Secrets) -> None:
-        self._tool = tool
-        self._secrets = secrets
-
-    @property
-    def name(self) -> str:
-        return self._tool.name
-
-    @property
-    def description(self) -> str:
-        return self._tool.description
-
-    @property
-    def input_schema(self) -> dict[str, Any]:
-        return self._tool.input_schema
-
-    async def call(self, arguments: dict[str, Any]) -> ToolResult:
-        result = await self._tool.call(arguments)
-        return replace(result, text=self._secrets.masked(result.text))
-
-
 class Toolbox(Sequence[BoundTool]):
     """A tool set's tool goes before a server's of the same name."""
 
-    def __init__(self, own: Sequence[BoundTool], servers: Servers | None, secrets: Secrets | None = None) -> None:
+    def __init__(self, own: Sequence[BoundTool], servers: Servers | None) -> None:
         self._own = own
         self._names = {tool.name for tool in own}
         self._servers = servers
-        self._secrets = secrets
         self._offered = 0
         """The version of the servers' tools that the open conversation was given."""
 
@@ -65,10 +39,10 @@ class Toolbox(Sequence[BoundTool]):
     ) -> Toolbox:
         """The toolbox of a session; what servers need is imported only for one that has some."""
         if not spec.servers:
-            return cls(own, None, secrets)
+            return cls(own, None)
         from jackfield.runner.servers import Servers
 
-        return cls(own, Servers(spec, secrets, board, clock, on_call=on_call), secrets)
+        return cls(own, Servers(spec, secrets, board, clock, on_call=on_call))
 
     @property
     def changed(self) -> bool:
@@ -103,10 +77,9 @@ class Toolbox(Sequence[BoundTool]):
             await self._servers.close()
 
     def _now(self) -> Sequence[BoundTool]:
-        found = self._own
-        if self._servers is not None:
-            found = [*found, *(tool for tool in self._servers.tools if tool.name not in self._names)]
-        return [_Masked(tool, self._secrets) for tool in found] if self._secrets else found
+        if self._servers is None:
+            return self._own
+        return [*self._own, *(tool for tool in self._servers.tools if tool.name not in self._names)]
 
     @overload
     def __getitem__(self, index: int) -> BoundTool: ...

@@ -16,6 +16,7 @@ from jackfield.clock import Clock
 from jackfield.ids import new_id
 from jackfield.models import ActivityKind
 from jackfield.runner.board import Board
+from jackfield.runner.secrets import Secrets
 
 if TYPE_CHECKING:
     from jackfield.runner.parameters import Parameters
@@ -65,6 +66,7 @@ class Bound:
         limit: float,
         board: Board,
         clock: Clock,
+        secrets: Secrets,
         on_call: Callable[[], None],
     ) -> None:
         self._tool = tool
@@ -72,6 +74,7 @@ class Bound:
         self._limit = limit if tool.timeout is None else tool.timeout
         self._board = board
         self._clock = clock
+        self._secrets = secrets
         self._on_call = on_call
 
     @property
@@ -93,7 +96,10 @@ class Bound:
         return Parameters(self._tool)
 
     async def call(self, arguments: dict[str, Any]) -> ToolResult:
-        """Validate, run within the limit, report.  Raises nothing but cancellation."""
+        """Validate, run within the limit, report, without the agent's secrets.  Raises nothing but cancellation."""
+        return self._secrets.without(await self._answer(arguments))
+
+    async def _answer(self, arguments: dict[str, Any]) -> ToolResult:
         self._on_call()
         self._board.did(ActivityKind.MCP_CALL, self.name, ", ".join(arguments))
         try:
@@ -147,6 +153,7 @@ def bind(
     limit: float,
     board: Board,
     clock: Clock,
+    secrets: Secrets,
     on_call: Callable[[], None],
 ) -> list[Bound]:
     """All tools of a session.  A name that is there already is left out, with a warning (messaging.md 7)."""
@@ -155,7 +162,7 @@ def bind(
         if tool.name in bound:
             _LOG.warning("tool %s is offered twice; the first one is taken", tool.name)
             continue
-        bound[tool.name] = Bound(tool, context, limit=limit, board=board, clock=clock, on_call=on_call)
+        bound[tool.name] = Bound(tool, context, limit=limit, board=board, clock=clock, secrets=secrets, on_call=on_call)
     return list(bound.values())
 
 

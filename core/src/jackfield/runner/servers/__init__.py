@@ -19,6 +19,7 @@ from jackfield.models import ActivityKind, ExternalServer, RunnerSpec
 from jackfield.models.secret_references import NoSecret, resolved
 from jackfield.runner.board import Board
 from jackfield.runner.environment import server_environment
+from jackfield.runner.secrets import Secrets
 from jackfield.runner.servers.catalog import Offered
 from jackfield.runner.servers.peer import Peer
 from jackfield.runner.servers.server import Server
@@ -36,7 +37,7 @@ class Servers:
     def __init__(
         self,
         spec: RunnerSpec,
-        secrets: Mapping[str, str],
+        secrets: Secrets,
         board: Board,
         clock: Clock,
         *,
@@ -103,6 +104,10 @@ class Servers:
         self.version += 1
 
     async def call(self, server: Server, tool: Offered, arguments: dict[str, Any]) -> ToolResult:
+        """Its answer, without the agent's secrets; never raises but for cancellation."""
+        return self._secrets.without(await self._answer(server, tool, arguments))
+
+    async def _answer(self, server: Server, tool: Offered, arguments: dict[str, Any]) -> ToolResult:
         self._on_call()
         self._board.did(ActivityKind.MCP_CALL, tool.name, ", ".join(arguments))
         if tool not in server.tools:
