@@ -115,10 +115,10 @@ def test_the_command_line_lists_shows_approves_and_rejects(exchange: Exchange) -
     assert yes in exchange.run("approvals", "list").stdout
     text = exchange.run("approval", "show", yes).stdout
     assert "delta" in text and f"jackfield approval approve {yes}" in text and "it is ready" in text
-    assert exchange.json("approval", "approve", yes)["decided_by"] == "local operator"
+    assert exchange.json("approval", "approve", yes)["decided_by"] == "operator"
     assert until_finished(exchange, yes)["outcome"] == "done"
     again = exchange.run("approval", "reject", yes, check=False)
-    assert again.returncode == 4 and "approved already by local operator" in again.stderr
+    assert again.returncode == 4 and "approved already by operator" in again.stderr
     exchange.run("approval", "reject", no, "--note", "not on a Friday")
     until_finished(exchange, no)
     assert "not on a Friday" in exchange.wait_text("work", f"{no}) was rejected")
@@ -154,9 +154,9 @@ def test_what_is_asked_in_the_terminal_is_shown_and_decided_there(exchange: Exch
             await connection.close()
 
     id, done = asyncio.run(asyncio.wait_for(talk(), BOUND))
-    assert "✅ Approved by local operator" in done["text"]
+    assert "✅ Approved by operator" in done["text"]
     found = until_finished(exchange, id)
-    assert (found["outcome"], found["decided_by"], found["via"]) == ("done", "local operator", "card")
+    assert (found["outcome"], found["decided_by"], found["via"]) == ("done", "operator", "card")
     assert deeds(exchange).count("tau") == 1
     assert not any(one.get("prompt") == id for one in exchange.sent(DESK))
 
@@ -182,9 +182,9 @@ def test_without_a_host_a_no_can_be_said_and_a_yes_can_not(exchange: Exchange) -
     exchange.run("approval", "reject", id)
     exchange.start()
     until_finished(exchange, id)
-    exchange.wait_text("work", f"{id}) was rejected by local operator")
+    exchange.wait_text("work", f"{id}) was rejected by operator")
     exchange.wait_for(
-        lambda: any("Rejected by local operator" in one["text"] for one in exchange.sent(DESK) if "edit" in one),
+        lambda: any("Rejected by operator" in one["text"] for one in exchange.sent(DESK) if "edit" in one),
         "the card's edit",
     )
 

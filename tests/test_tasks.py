@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -209,8 +210,9 @@ def test_the_command_line_tells_what_is_scheduled(shared: Exchange, tmp_path: Pa
         "--timezone", "Europe/Berlin",
     ).stdout  # fmt: skip
     id = added.split()[0]
-    assert "7:30 AM (Europe/Berlin)" in added
+    assert re.search(r"T07:30:00\+0[12]:00 \(Europe/Berlin\)", added)
     listed = shared.run("task", "list").stdout
+    assert re.search(rf"{id} .*T07:30:00\+0[12]:00 \(Europe/Berlin\) .*postbox:box:cli", listed)
     assert id in listed and "30 7 * * *" in listed and "(Europe/Berlin)" in listed
     assert "30 7 * * *" in shared.run("task", "show", id).stdout
     shared.run("task", "run", id)
@@ -219,9 +221,14 @@ def test_the_command_line_tells_what_is_scheduled(shared: Exchange, tmp_path: Pa
     assert "completed" in shared.run("task", "runs", id).stdout
     assert "is paused" in shared.run("task", "pause", id).stdout
     assert "runs next" in shared.run("task", "resume", id).stdout
-    assert "8:00 AM" in shared.run("task", "update", id, "--cron", "0 8 * * *").stdout
+    assert "T08:00:00+0" in shared.run("task", "update", id, "--cron", "0 8 * * *").stdout
     refused = shared.run("task", "update", id, "--cron", "never", check=False)
-    assert refused.returncode != 0 and "five fields" in refused.stderr
+    assert refused.returncode == 2 and "five fields" in refused.stderr
+    refused = shared.run("task", "update", id, "--cron", "* * * * *", check=False)
+    assert refused.returncode == 2 and "with `--often`" in refused.stderr
+    refused = shared.run("task", "add", "andy", "x", check=False)
+    assert refused.returncode == 2 and "`--at` to run it once, or with `--cron`" in refused.stderr
+    assert shared.op("task.show", id=id)["by"] == "operator"
     assert "left out" in shared.run("group", "export", "andy", str(tmp_path / "andy.tar.gz")).stderr
     assert "is cancelled" in shared.run("task", "cancel", id, "--yes").stdout
     assert shared.run("task", "show", "tsk_none", check=False).returncode == 3

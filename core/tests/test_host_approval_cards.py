@@ -117,7 +117,7 @@ async def test_what_an_agent_asks_in_the_terminal_is_shown_there(desk: CardDesk)
     assert [call.address.platform_id for call in desk.cards()] == ["c-1"]
     told = await desk.click(id, handle="root", chat="c-1", trust=Trust.OPERATOR)
     assert told is not None and told[0]
-    assert (await desk.engine.get(id)).decided_by == "local operator"  # type: ignore[arg-type]
+    assert (await desk.engine.get(id)).decided_by == "operator"  # type: ignore[arg-type]
 
 
 async def test_what_a_task_asks_is_shown_where_its_conversation_is(desk: CardDesk) -> None:
@@ -446,17 +446,17 @@ async def test_cards_say_what_became_of_it_whoever_decided(desk: CardDesk) -> No
     for number, decide in enumerate(("approve", "reject", "cancel", "expire")):
         id = await asked(desk, payload={"n": number})
         if decide == "cancel":
-            await desk.engine.cancel(id, "local operator", Via.CLI)  # type: ignore[arg-type]
+            await desk.engine.cancel(id, "operator", Via.CLI)  # type: ignore[arg-type]
         elif decide == "expire":
             desk.bench.clock.seconds += 25 * 3600
             await desk.engine.due()
         else:
-            await desk.engine.decide(id, decide, "local operator", Via.CLI, note="so be it")  # type: ignore[arg-type]
+            await desk.engine.decide(id, decide, "operator", Via.CLI, note="so be it")  # type: ignore[arg-type]
         await desk.quiet()
         said = {
-            "approve": "✅ Approved by local operator: so be it\n\nit works",
-            "reject": "❌ Rejected by local operator: so be it",
-            "cancel": "🚫 Cancelled by local operator. Nothing was done.",
+            "approve": "✅ Approved by operator: so be it\n\nit works",
+            "reject": "❌ Rejected by operator: so be it",
+            "cancel": "🚫 Cancelled by operator. Nothing was done.",
             "expire": "⌛ Expired: nobody decided it in time. Nothing was done.",
         }
         edits = [call for call in desk.channel.arrived if call.kind == "edit"]
@@ -508,13 +508,13 @@ async def test_a_card_that_can_not_be_changed_now_is_mended_later(desk: CardDesk
     await desk.grant("fake:olga")
     id = await asked(desk)
     desk.channel.script += [Transient("down")] * 2
-    await desk.engine.decide(id, "reject", "local operator", Via.CLI)  # type: ignore[arg-type]
+    await desk.engine.decide(id, "reject", "operator", Via.CLI)  # type: ignore[arg-type]
     await desk.quiet()
     assert not [call for call in desk.channel.arrived if call.kind == "edit"]
     await desk.engine.sweep()
     await desk.quiet()
     assert next(call.text for call in desk.channel.arrived if call.kind == "edit").endswith(
-        "❌ Rejected by local operator"
+        "❌ Rejected by operator"
     )
 
 
@@ -522,7 +522,7 @@ async def test_who_attaches_sees_at_once_what_was_decided_while_nobody_was_there
     desk.bench.directory.instances["fake"].info = ChannelInfo(type="fake", title="Fake", local=True)
     id = await asked(desk)
     desk.channel.script += [NobodyListening("nobody")] * 2
-    await desk.engine.decide(id, "reject", "local operator", Via.CLI)  # type: ignore[arg-type]
+    await desk.engine.decide(id, "reject", "operator", Via.CLI)  # type: ignore[arg-type]
     await desk.quiet()
     assert not [call for call in desk.channel.arrived if call.kind == "edit"]
     desk.engine.listening(Address("fake", "fake", "c-1"))
@@ -533,9 +533,9 @@ async def test_where_nothing_can_be_edited_a_new_message_says_it(tmp_path: Path)
     async with open_card_desk(tmp_path / "home", edit=Support.NONE) as desk:
         await desk.grant("fake:olga")
         id = await asked(desk)
-        await desk.engine.decide(id, "reject", "local operator", Via.CLI)  # type: ignore[arg-type]
+        await desk.engine.decide(id, "reject", "operator", Via.CLI)  # type: ignore[arg-type]
         await desk.quiet()
-        assert desk.channel.texts[-1] == "**Do act**\n\n❌ Rejected by local operator"
+        assert desk.channel.texts[-1] == "**Do act**\n\n❌ Rejected by operator"
         assert sum("Rejected" in text for text in desk.channel.texts) == 1
 
 
@@ -597,7 +597,7 @@ async def test_what_was_decided_while_its_card_was_on_its_way_is_shown_as_decide
     desk.channel.script.append(slow)
     ticket = await desk.request()
     await desk.until(lambda: bool(desk.channel.arrived))
-    await desk.engine.decide(ticket.id, "reject", "local operator", Via.CLI)
+    await desk.engine.decide(ticket.id, "reject", "operator", Via.CLI)
     hold.set()
     await desk.quiet()
     edits = [call for call in desk.channel.arrived if call.kind == "edit"]

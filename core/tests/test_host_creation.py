@@ -51,7 +51,7 @@ class Nursery:
     async def create(self, name: str = "Research Bot", words: str = "Look things up.") -> str:
         """Ask, and have somebody say yes; what the agent is told."""
         id = await self.ask(name, words)
-        await self.desk.engine.decide(id, "approve", "local operator", Via.CLI)
+        await self.desk.engine.decide(id, "approve", "operator", Via.CLI)
         await self.desk.quiet()
         return self.desk.told[-1][1]
 
@@ -102,7 +102,7 @@ async def test_a_yes_makes_the_folder_and_rows_both_ways(nursery: Nursery) -> No
 async def test_nothing_is_there_before_somebody_said_yes_nor_after_a_no(nursery: Nursery) -> None:
     id = await nursery.ask()
     assert (await nursery.desk.item(id)).state is ApprovalState.PENDING
-    await nursery.desk.engine.decide(id, "reject", "local operator", Via.CLI)
+    await nursery.desk.engine.decide(id, "reject", "operator", Via.CLI)
     await nursery.desk.quiet()
     assert await nursery.folders() == []
     assert [one.name for one in nursery.home.iterdir()] == [nursery.desk.bench.group.folder]
@@ -113,7 +113,7 @@ async def test_settings_that_nobody_accepted_are_not_passed_on(nursery: Nursery)
     await nursery.desk.bench.hub.accept_agent_settings(nursery.desk.bench.group)
     id = await nursery.ask()
     (nursery.home / "helper" / "agent.toml").write_text('name = "Helper"\nallow_unisolated = true\n')
-    await nursery.desk.engine.decide(id, "approve", "local operator", Via.CLI)
+    await nursery.desk.engine.decide(id, "approve", "operator", Via.CLI)
     await nursery.desk.quiet()
     assert "is not accepted" in nursery.desk.told[-1][1]
     assert (await nursery.folders(), [path.name for path in nursery.home.iterdir()]) == ([], ["helper"])
@@ -146,7 +146,7 @@ async def test_no_agent_makes_more_than_it_may_however_many_requests_wait(nurser
     object.__setattr__(hub.configuration, "agents", AgentsSettings(max_created=2))
     waiting = [await nursery.ask(f"Bot {number}") for number in range(3)]
     for id in waiting:
-        await nursery.desk.engine.decide(id, "approve", "local operator", Via.CLI)
+        await nursery.desk.engine.decide(id, "approve", "operator", Via.CLI)
         await nursery.desk.quiet()
     assert await nursery.folders() == ["bot-0", "bot-1"]
     assert "may have created 2 agents" in nursery.desk.told[-1][1]
@@ -182,7 +182,7 @@ async def test_what_a_host_left_half_made_is_finished_or_cleared_away(nursery: N
 
 async def test_applying_again_changes_nothing(nursery: Nursery) -> None:
     id = await nursery.ask()
-    await nursery.desk.engine.decide(id, "approve", "local operator", Via.CLI)
+    await nursery.desk.engine.decide(id, "approve", "operator", Via.CLI)
     await nursery.desk.quiet()
     item = await nursery.desk.item(id)
     decision = Decision(

@@ -12,7 +12,17 @@ from datetime import UTC, datetime
 from typing import NewType, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-__all__ = ["Clock", "SystemClock", "UnixMs", "from_datetime", "local_text", "to_datetime", "zone_or_utc"]
+__all__ = [
+    "Clock",
+    "SystemClock",
+    "UnixMs",
+    "from_datetime",
+    "local_iso",
+    "local_text",
+    "to_datetime",
+    "zone_or_utc",
+    "zoned_text",
+]
 
 UnixMs = NewType("UnixMs", int)
 """Milliseconds since the epoch, UTC."""
@@ -65,6 +75,17 @@ def zone_or_utc(name: str | None) -> ZoneInfo:
         return ZoneInfo(name or "UTC")
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return ZoneInfo("UTC")
+
+
+def local_iso(at: UnixMs, zone: ZoneInfo) -> str:
+    """The moment in that zone by ISO 8601, to the second, like ``2026-01-05T21:00:00+01:00``."""
+    return to_datetime(at).astimezone(zone).isoformat(timespec="seconds")
+
+
+def zoned_text(at: UnixMs, zone: ZoneInfo) -> str:
+    """The moment for a person, who need not guess whose clock is meant: ``2026-01-05 21:00 +01:00 (Europe/Berlin)``."""
+    iso = to_datetime(at).astimezone(zone).isoformat(timespec="minutes")
+    return f"{iso[:10]} {iso[11:16]} {iso[16:]} ({zone.key})"
 
 
 def local_text(at: UnixMs, zone: ZoneInfo) -> str:

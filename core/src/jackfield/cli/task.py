@@ -32,9 +32,10 @@ def list_tasks(group: str | None, state: str | None, everything: bool, limit: in
     found = call("task.list", group=group, state=state, all=everything, limit=limit)
     if emit(found):
         return
-    columns = {"id": "ID", "group": "AGENT", "state": "STATE", "next_local": "NEXT", "cron": "REPEATS"}
+    rows = [{**one, "next": _next(one)} for one in found]
+    columns = {"id": "ID", "group": "AGENT", "state": "STATE", "next": "NEXT", "cron": "REPEATS", "chat": "CHAT"}
     columns |= {"failures": "FAILED"} if any(row["failures"] for row in found) else {}
-    output.table(found, {**columns, "prompt": "WHAT"}, empty="Nothing is scheduled.", wide="prompt")
+    output.table(rows, {**columns, "prompt": "WHAT"}, empty="Nothing is scheduled.", wide="prompt")
 
 
 @task.command("show")
@@ -66,7 +67,7 @@ def add(group: str, prompt: str, script: TextIO | None, **options: Any) -> None:
         "task.add", group=group, prompt=prompt, script=None if script is None else script.read(), **_given(options)
     )
     if not emit(found):
-        say(f"{found['id']} runs {output.text_of(found['next_local'])}")
+        say(f"{found['id']} runs {output.text_of(_next(found))}")
 
 
 @task.command("update")
@@ -139,6 +140,11 @@ def runs(task_id: str, limit: int) -> None:
     output.table(rows, columns, empty="It has not run yet.", wide="reason" if "reason" in columns else None)
 
 
+def _next(one: Json) -> str | None:
+    """Its next moment, by ISO 8601 and with the name of its zone."""
+    return f"{one['next_local']} ({one['timezone']})" if one["next_local"] else None
+
+
 def _state(one: Json) -> str:
     """Of an open run, how far the agent is with it."""
     return str(one["message_state"] or one["state"]) if one["finished_at"] is None else str(one["state"])
@@ -151,7 +157,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 def _changed(result: Json) -> None:
     if emit(result):
         return
-    following = f"; it runs next {result['next_local']}" if result["state"] == "active" and result["next_local"] else ""
+    following = f"; it runs next {_next(result)}" if result["state"] == "active" and result["next_local"] else ""
     say(f"{result['id']} is {output.text_of(result['state'])}{following}")
     if result["begun"]:
         say("a run that had begun goes on to its end")

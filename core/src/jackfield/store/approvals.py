@@ -100,7 +100,7 @@ class Approval:
     remind_at: UnixMs | None = None
     value: str | None = None
     decided_by: str | None = None
-    """A user's id, or `local operator`."""
+    """A user's id, or `operator`."""
     via: Via | None = None
     note: str | None = None
     """What the person who decided wrote about it."""

@@ -33,7 +33,7 @@ class Decision:
     """Of the choice."""
     approved: bool
     by: str
-    """The user's id, or `local operator`."""
+    """The user's id, or `operator`."""
     payload: dict[str, Any]
     agent_group_id: AgentGroupId | None
     session_id: SessionId | None

@@ -46,7 +46,7 @@ __all__ = ["LOCAL_OPERATOR", "Showing"]
 
 log = logging.getLogger(__name__)
 
-LOCAL_OPERATOR = "local operator"
+LOCAL_OPERATOR = "operator"
 """Who decides at the command line, or at the terminal of this machine."""
 MENDED = 86_400_000
 """Milliseconds after a decision for which cards that still ask are mended."""

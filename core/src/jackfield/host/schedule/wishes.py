@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 from jackfield.api import TaskChange, TaskWish
-from jackfield.clock import UnixMs, local_text
+from jackfield.clock import UnixMs, local_iso
 from jackfield.errors import Conflict, MalformedData, NotAllowed
 from jackfield.host.schedule.times import Recurrence, parse_moment, parse_zone
 from jackfield.models import CatchUp, Task, TaskState
@@ -85,7 +85,7 @@ def changed(task: Task, change: TaskChange, now: UnixMs) -> Task:
         cron = task.cron if change.cron is None else change.cron.strip() or None
         if cron is None and change.at is None:
             if task.next_at is None:
-                raise MalformedData("without a cron expression the task needs a time", fix="give `at`")
+                raise MalformedData("without a cron expression the task needs a time", fix="say when, with `at`")
             next_at = task.next_at
         else:
             cron, next_at = _timing(change.at, cron, zone, now)
@@ -106,10 +106,12 @@ def _timing(at: str | None, cron: str | None, zone: ZoneInfo, now: UnixMs) -> tu
             raise MalformedData(f"{recurrence.cron!r} never comes true", fix="check the day and the month")
         return recurrence.cron, first
     if start is None:
-        raise MalformedData("the task has no time", fix="give `at` to run it once, or `cron` to repeat it")
+        raise MalformedData(
+            "the task has no time", fix="say when, with `at` to run it once, or with `cron` to repeat it"
+        )
     if start < now - _LATE:
         raise MalformedData(
-            f"{local_text(start, zone)} ({zone.key}) has passed; it is {local_text(now, zone)} there",
+            f"{local_iso(start, zone)} ({zone.key}) has passed; it is {local_iso(now, zone)} there",
             fix="give a later time, or a time from now on like 20m",
         )
     return None, start
@@ -120,8 +122,8 @@ def _not_too_often(cron: str, zone: ZoneInfo, next_at: UnixMs, *, gated: bool) -
     if gap is not None and gap < OFTEN:
         raise NotAllowed(
             f"{cron!r} would start a turn every {gap:g} s; without a script, {OFTEN:g} s is the least",
-            fix="run it less often, give it a script that decides whether there is anything to do, or set `often` if "
-            "the person wants exactly this",
+            fix="run it less often, give it a script that decides whether there is anything to do, or say so with "
+            "`often` if exactly this is wanted",
         )
 
 
@@ -151,12 +153,12 @@ def _catch_up(text: str | None) -> CatchUp:
     try:
         return CatchUp(text or CatchUp.LATEST)
     except ValueError:
-        raise MalformedData(f"catch_up can't be {text!r}", fix="write latest, all or skip") from None
+        raise MalformedData(f"`catch_up` can't be {text!r}", fix="write latest, all or skip") from None
 
 
 def _stop_after(count: int | None) -> int | None:
     if count is None or count == 0:
         return None
     if isinstance(count, bool) or not 1 <= count <= _STOP_AFTER:
-        raise MalformedData(f"stop_after can't be {count!r}", fix=f"give a number from 1 to {_STOP_AFTER}, or none")
+        raise MalformedData(f"`stop_after` can't be {count!r}", fix=f"give a number from 1 to {_STOP_AFTER}, or none")
     return count

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from jackfield.api import TaskChange, TaskWish
-from jackfield.errors import NoHost, NotFound, UsageError
+from jackfield.clock import local_iso, zone_or_utc
+from jackfield.errors import MalformedData, NoHost, NotAllowed, NotFound, UsageError
+from jackfield.host.approvals import LOCAL_OPERATOR
 from jackfield.host.schedule import Series
 from jackfield.host.schedule.desk import default_zone
 from jackfield.host.schedule.places import has_own_session, new_task, place_in_chat
-from jackfield.host.schedule.plan import when
 from jackfield.host.schedule.wishes import read_wish
 from jackfield.host.schedule.withdrawal import take_out
 from jackfield.host.services.context import Args, ServiceContext, chat_address, operation
@@ -27,6 +30,7 @@ __all__: list[str] = []
 
 TERMINAL = "terminal"
 NUMBER = 2**31
+_FIELD = re.compile(r"`(\w+)`")
 
 
 def _series(context: ServiceContext) -> Series:
@@ -42,6 +46,20 @@ def _series(context: ServiceContext) -> Series:
         raise NoHost("only a running host runs tasks", fix="start one with `jackfield up`")
 
     return Series(hub, take_out=partial(take_out, hub, use), run_now=run_now, changed=lambda: None)
+
+
+@contextmanager
+def _in_options() -> Iterator[None]:
+    """What a wish lacks is told in the words of the command, whose mistake it is."""
+    try:
+        yield
+    except (MalformedData, NotAllowed) as problem:
+        message, fix = (_FIELD.sub(_option, text) for text in (problem.message, problem.fix or ""))
+        raise UsageError(message, fix=fix or None) from problem
+
+
+def _option(field: re.Match[str]) -> str:
+    return f"`--{field[1].replace('_', '-')}`"
 
 
 def _id(args: Args) -> TaskId:
@@ -124,7 +142,9 @@ async def task_add(context: ServiceContext, args: Args) -> dict[str, Any]:
         stop_after=_count(args),
         often=args.flag("often"),
     )
-    reading = read_wish(wish, await default_zone(context.hub, (), group), now)
+    zone = await default_zone(context.hub, (), group)
+    with _in_options():
+        reading = read_wish(wish, zone, now)
     place = await context.hub.store.read(place_in_chat, group, address)
     id = TaskId(new_id("tsk", now))
     task = new_task(id, reading, place, now, own_session=args.flag("own_session"))
@@ -146,7 +166,8 @@ async def task_update(context: ServiceContext, args: Args) -> dict[str, Any]:
     )
     if change == TaskChange(often=change.often):
         raise UsageError("nothing is to be changed", fix="give at least one option")
-    done = await _series(context).update(_id(args), change)
+    with _in_options():
+        done = await _series(context).update(_id(args), change)
     return await _shown(context, done.task.id) | {"begun": done.begun}
 
 
@@ -186,7 +207,7 @@ def _task_json(db: sqlite3.Connection, task: Task, folder: str | None) -> dict[s
         "state": task.state,
         "running": bool(tasks.open_runs(db, task.id)),
         "next_at": moment(task.next_at),
-        "next_local": None if task.next_at is None else when(task.next_at, task.timezone),
+        "next_local": None if task.next_at is None else local_iso(task.next_at, zone_or_utc(task.timezone)),
         "cron": task.cron,
         "timezone": task.timezone,
         "catch_up": task.catch_up,
@@ -196,7 +217,7 @@ def _task_json(db: sqlite3.Connection, task: Task, folder: str | None) -> dict[s
         "reason": task.reason,
         "chat": None if task.origin is None else str(task.origin),
         "own_session": has_own_session(task),
-        "by": task.created_by or ("agent" if task.creator is not None else "operator"),
+        "by": task.created_by or ("agent" if task.creator is not None else LOCAL_OPERATOR),
         "prompt": task.prompt,
         "created_at": moment(task.created_at),
         "updated_at": moment(task.updated_at),
@@ -209,7 +230,7 @@ def _run_json(one: RunEntry, task: Task) -> dict[str, Any]:
     return {
         "id": run.id,
         "due_at": moment(run.due_at),
-        "due_local": when(run.due_at, task.timezone),
+        "due_local": local_iso(run.due_at, zone_or_utc(task.timezone)),
         "missed_from": moment(run.missed_from),
         "extra": run.extra,
         "state": run.state,
