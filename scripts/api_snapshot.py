@@ -37,7 +37,7 @@ MODULES = (
 VERSION_LINE = "API_VERSION"
 HANDED_OUT = (
     "ChannelContext", "Clock", "CommandHost", "Connection", "HostContext", "LocalClient", "LocalConnection",
-    "RuntimeContext", "ToolContext",
+    "ModelService", "RuntimeContext", "ToolContext",
 )  # fmt: skip
 """Protocols that the core implements, so they may grow.  A plugin implements every other one."""
 

@@ -152,7 +152,8 @@ class Office:
         self.desk = TaskDesk(hub, self.series, cast(Any, self.people))
         self.collector = Collector(
             hub, self.bench.delivery, on_action=nothing, on_acks=self.schedule.acked, on_tell=reply, on_damaged=nothing,
-            on_parked=lambda *args: None, on_drafts=no_drafts, nudge=lambda: None, enter=nobody, on_refused=nothing,
+            on_parked=lambda *args: None, on_model=lambda *args: None, on_drafts=no_drafts, nudge=lambda: None,
+            enter=nobody, on_refused=nothing,
         )  # fmt: skip
         self.collector.hurry = False
         self.unfinished = Unfinished(hub, self.inbox, wake=self.woken.append, tell=reply, retake=nothing)

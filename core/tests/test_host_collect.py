@@ -60,7 +60,8 @@ def collector(bench: Bench, on_action: Any = None) -> Collector:
 
     return Collector(
         bench.hub, bench.delivery, on_action=on_action or no_action, on_acks=silent, on_tell=nothing,
-        on_damaged=nothing, on_parked=silent, on_drafts=no_drafts, nudge=silent, enter=nobody, on_refused=nothing,
+        on_damaged=nothing, on_parked=silent, on_model=silent, on_drafts=no_drafts, nudge=silent, enter=nobody,
+        on_refused=nothing,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ from jackfield.models import (
     StoredFile,
     TaskContent,
     TurnError,
+    UsageEntry,
     WebhookContent,
 )
 
@@ -498,9 +500,28 @@ def test_another_format_is_refused_and_left_alone(pair: Pair, side: str) -> None
 
 def test_the_tables_are_those_of_the_declared_format() -> None:
     """Changing a statement without raising MAILBOX_FORMAT would shut out every runner that is alive."""
-    text = "\n".join([*mailbox_schema.INBOUND.values(), *mailbox_schema.OUTBOUND.values()])
+    first = {name: text for name, text in mailbox_schema.OUTBOUND.items() if name not in mailbox_schema.LATER}
+    text = "\n".join([*mailbox_schema.INBOUND.values(), *first.values()])
     known = {1: "a7210603d585d26f"}
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == known[MAILBOX_FORMAT]
+
+
+def test_a_file_of_the_first_version_is_read_as_it_is_and_gets_the_tables_that_came_later(pair: Pair) -> None:
+    """C207."""
+    pair.close()
+    database = sqlite3.connect(pair.folder.outbound_db)
+    for name in mailbox_schema.LATER:
+        database.execute(f"DROP TABLE {name}")
+    database.commit()
+    database.close()
+    assert pair.host.read_outbound().usage == []
+    used = UsageEntry(at=UnixMs(5), provider="mock", model="m", output=3)
+    runner = RunnerMailbox(pair.folder, 2)
+    runner.write(usage=[used])
+    runner.close()
+    batch = pair.host.read_outbound()
+    assert batch.usage == [replace(used, seq=1)] and batch.last_usage == 1
+    assert pair.host.read_outbound(after_usage=1).usage == []
 
 
 def test_a_missing_file_is_a_damaged_mailbox(pair: Pair) -> None:

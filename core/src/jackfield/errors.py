@@ -367,7 +367,8 @@ class ProviderError(JackfieldError):
 
     `retryable` means exactly: the same continuation may be continued after `retry_after` seconds without changing
     anything, and there is reason to expect success.  With `tools_ran` the prompt is never sent again; the next turn
-    resumes the continuation (architecture 5, rule 5; spec/providers.md 8).
+    resumes the continuation (architecture 5, rule 5; spec/providers.md 8).  `fresh_session_helps` tells that a new
+    conversation would get further than this one; then the next one begins with a summary, once.
     """
 
     def __init__(
@@ -380,6 +381,7 @@ class ProviderError(JackfieldError):
         status: int | None = None,
         scope: ProviderScope = "turn",
         tools_ran: bool = False,
+        fresh_session_helps: bool = False,
         message_for_user: str | None = None,
         fix: str | None = None,
     ) -> None:
@@ -390,6 +392,7 @@ class ProviderError(JackfieldError):
         self.status = status
         self.scope: ProviderScope = scope
         self.tools_ran = tools_ran
+        self.fresh_session_helps = fresh_session_helps
         self.message_for_user = message_for_user
 
 

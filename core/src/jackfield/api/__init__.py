@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         HookSpecs,
         hookimpl,
     )
+    from jackfield.api.models import ModelGateway, ModelService
     from jackfield.api.plugins import (
         ActionContext,
         ActionHandler,
@@ -202,6 +203,8 @@ __all__ = [
     "Limits",
     "McpEndpoint",
     "MessageStream",
+    "ModelGateway",
+    "ModelService",
     "Notice",
     "ObjectType",
     "OpensAttachments",
@@ -325,6 +328,7 @@ _HOME_OF = {
         "PROJECT",
         "hookimpl",
     ),
+    "models": ("ModelGateway", "ModelService"),
     "plugins": (
         "ActionContext",
         "ActionHandler",

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from jackfield.api.agents import AgentService
 from jackfield.api.approvals import ApprovalService
 from jackfield.api.channels import HttpRoute
+from jackfield.api.models import ModelService
 from jackfield.api.schedule import ScheduleService
 from jackfield.api.workshop import WorkshopService
 from jackfield.clock import Clock
@@ -58,6 +59,11 @@ class HostContext(Protocol):
     @property
     def workshop(self) -> WorkshopService:
         """What agents have besides what their runtime gives: packages, and MCP servers."""
+        ...
+
+    @property
+    def models(self) -> ModelService:
+        """How agents reach their models: a gateway, what was used, and what is out of use."""
         ...
 
     async def agent_groups(self) -> Sequence[AgentGroup]: ...

@@ -112,6 +112,8 @@ class ProviderSpec:
     extra_dirs: Sequence[str] = ()
     env: dict[str, str] = field(default_factory=dict)
     gateway_url: str | None = None
+    """The model gateway's address for this session, its token included: the base URL to use (an SDK may want ``/v1``
+    behind it), with the constant key ``gateway``.  None: the model is reached with a key of the settings."""
     wait_budget: float = 60.0
     """Seconds of waiting that one turn may spend on retries; longer waits end it with a `ProviderError`."""
 

@@ -184,6 +184,9 @@ class AgentLimits(_Settings):
     """How long one tool call may take, unless the tool says otherwise."""
     provider_wait: Seconds = Field(default=60.0, ge=0, le=600)
     """How long a provider may wait inside a turn for a limit or an overload to pass, in all."""
+    provider_idle: Seconds = Field(default=300.0, ge=0, le=86_400)
+    """How long a provider may say nothing in a turn while no tool runs and it waits for nothing; then the turn is
+    stopped and tried again. 0 for ever."""
     memory: Size | None = Field(default=None, ge=33_554_432)
     """Bytes of memory of a runner and its children; the runtime's default when left out."""
     cpus: float | None = Field(default=None, gt=0, le=1024, allow_inf_nan=False)
@@ -294,6 +297,9 @@ class AgentSettings(_Settings):
     """Document packs that the agent may read."""
     runtime: Word = "process"
     """Where the agent's runners live."""
+    gateway: bool | None = None
+    """Whether the agent reaches its model by the model gateway, which keeps the key in the host. When left out it does
+    where its runtime proves to be a container, and not otherwise."""
     allow_unisolated: bool = False
     """Whether other channels than the terminal may reach the agent although its runtime proves no isolation."""
     timezone: Zone | None = None
@@ -327,6 +333,7 @@ class AgentSettings(_Settings):
             turn_seconds=self.limits.turn_seconds,
             tool_seconds=self.limits.tool_seconds,
             provider_wait=self.limits.provider_wait,
+            provider_idle=self.limits.provider_idle,
         )
 
     def runtime_limits(self) -> Limits:

@@ -80,6 +80,7 @@ async def open_hub(
         configuration=configuration,
         install_id="",
     )
+    hub.gateways.settled = False
     try:
         hub.install_id = await store.write(_install_id)
         await hub.vault.open()

@@ -9,7 +9,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from jackfield.errors import JackfieldError, MailboxDamaged
+from jackfield.api import SendPath
+from jackfield.errors import Ambiguous, ChannelError, JackfieldError, MailboxDamaged
 from jackfield.host.actions import Actions
 from jackfield.host.agents import Agents
 from jackfield.host.agents.creation import Creation
@@ -22,8 +23,10 @@ from jackfield.host.hub import Hub
 from jackfield.host.inbox import Inbox
 from jackfield.host.intake import Intake
 from jackfield.host.launching import Launcher
+from jackfield.host.models.alerts import Alerts
+from jackfield.host.models.service import Models
 from jackfield.host.notices import Notices
-from jackfield.host.parking import Parking
+from jackfield.host.parking import Keys, Parking
 from jackfield.host.questions import Questions
 from jackfield.host.registration import Registration
 from jackfield.host.renewal import Renewal
@@ -38,17 +41,18 @@ from jackfield.host.timer import DueTimer
 from jackfield.host.typing_indicator import TypingIndicator
 from jackfield.host.unfinished import Unfinished
 from jackfield.host.workshop.workshop import Workshop
-from jackfield.ids import AgentGroupId, SessionId
+from jackfield.ids import AgentGroupId, SessionId, derive_id
 from jackfield.models import (
     Ack,
     AckStatus,
     Address,
     AgentGroup,
     OutboundRow,
+    OutMessage,
     Session,
     SessionStatus,
 )
-from jackfield.store import due, wirings
+from jackfield.store import due, sessions, wirings
 
 __all__ = ["Assembly"]
 
@@ -116,14 +120,17 @@ class Assembly:
             replaced=lambda session_id: self.renewal.replaced(session_id),
             notify=self.inbox.notify,
         )
+        self.parking = Parking(hub, tell=self.notices.tell)
+        self.alerts = Alerts(hub, self.channels, send=self._send_alert)
+        self.models = Models(hub, self.alerts, self.parking, rest=self._rest_sharing, go_on=self._go_on)
         self.services.join(
             approvals=self.approvals,
             schedule=TaskDesk(hub, self.series, self.approvals),
             workshop=self.workshop,
             agents=self.creation,
+            models=self.models,
         )
         self.actions = Actions(hub, self.channels, self.services)
-        self.parking = Parking(hub, tell=self.notices.tell)
         self.collector = Collector(
             hub,
             self.delivery,
@@ -132,6 +139,7 @@ class Assembly:
             on_tell=self.notices.tell,
             on_damaged=self._outbound_damaged,
             on_parked=self._parked,
+            on_model=self._heard_of_model,
             on_drafts=self.streams.show,
             nudge=self.nudge,
             enter=self.agents.enter,
@@ -197,6 +205,7 @@ class Assembly:
                 self.registration.sweep,
                 self.schedule.sweep,
                 self.agents.outcomes.look,
+                self.alerts.retry,
                 self.retention.sweep,
             ),
             soonest=self.supervisor.soonest,
@@ -288,14 +297,42 @@ class Assembly:
         await self.inbox.respond(session_id, response)
         self.supervisor.ring(session_id)
 
-    def _parked(self, session: Session, group: AgentGroup, shared: bool) -> None:
-        """No more turns for it, or for all that share its provider."""
+    def _parked(self, session: Session, shared: sessions.Scope | None, keys: Keys) -> None:
+        """No more turns for it, or for all that share what is parked."""
+        if shared is None:
+            self.supervisor.rest([session.id])
+        else:
+            self.hub.spawn(self._rest_sharing(shared, keys[shared]), f"park {session.id}")
 
-        async def rest() -> None:
-            live = [(runner.session.id, runner.group_id) for runner in self.supervisor.runners.values()]
-            self.supervisor.rest(await self.parking.sharing(group, live) if shared else [session.id])
+    async def _rest_sharing(self, scope: sessions.Scope, key: str) -> None:
+        live = [(runner.session.id, runner.group_id) for runner in self.supervisor.runners.values()]
+        self.supervisor.rest(await self.parking.sharing(scope, key, live))
 
-        self.hub.spawn(rest(), f"park {session.id}")
+    async def _go_on(self) -> None:
+        """What was parked may work again."""
+        for session in await self.unfinished.sessions_with_work():
+            self._wake_session(session)
+        self.nudge()
+
+    def _heard_of_model(self, keys: Keys, owner: tuple[str, str] | None) -> None:
+        if owner is not None or self.alerts.any_open:
+            self.hub.spawn(self.models.heard(keys, owner), "model")
+
+    async def _send_alert(self, address: Address, text: str, key: str) -> bool:
+        """Whether it lies before an owner, or may."""
+        try:
+            await self.delivery.send_now(
+                address,
+                OutMessage(text=text),
+                path=SendPath.NOTICE,
+                key=derive_id("dl", key, str(self.hub.clock.now())),
+            )
+        except Ambiguous:
+            return True
+        except ChannelError as problem:
+            log.info("an owner can't be told in %s: %s", address, problem)
+            return False
+        return True
 
     async def project(self, group_id: AgentGroupId) -> None:
         """Show the group's present destinations to its live runners; what can't be shown now, the sweep shows."""

@@ -18,11 +18,12 @@ from typing import Any
 
 from jackfield.api import TurnSummary
 from jackfield.clock import UnixMs
-from jackfield.errors import JackfieldError, MailboxDamaged, NotFound
+from jackfield.errors import ConfigError, JackfieldError, MailboxDamaged, NotFound
 from jackfield.host.agents.entering import Entered
 from jackfield.host.delivery import Delivery
 from jackfield.host.hub import Hub
-from jackfield.host.parking import scope_key
+from jackfield.host.models.gateways import Use
+from jackfield.host.parking import Keys, scope_keys
 from jackfield.host.recording import Outcome, record, record_early
 from jackfield.host.secrets.masking import masked, masked_batch
 from jackfield.ids import InboundId, SessionId, TurnId
@@ -35,6 +36,7 @@ from jackfield.models import (
     OutboundKind,
     OutboundRow,
     Session,
+    UsageEntry,
 )
 from jackfield.models import Delivery as DeliveryRow
 from jackfield.points import reach
@@ -85,13 +87,15 @@ class Collector:
         on_acks: Callable[[SessionId, Sequence[Ack]], None],
         on_tell: Callable[[Session, str], Awaitable[None]],
         on_damaged: Callable[[Session, MailboxDamaged], Awaitable[None]],
-        on_parked: Callable[[Session, AgentGroup, bool], None],
+        on_parked: Callable[[Session, sessions.Scope | None, Keys], None],
+        on_model: Callable[[Keys, tuple[str, str] | None], None],
         on_drafts: Callable[[Session], Awaitable[bool]],
         nudge: Callable[[], None],
         enter: Callable[[sqlite3.Connection, Session, DeliveryRow, TurnId | None, UnixMs], Entered],
         on_refused: Callable[[Session, DeliveryRow, InboundId], Coroutine[Any, Any, None]],
     ) -> None:
-        """`enter` records a message for another agent at its reader's end too, in the same transaction."""
+        """`enter` records a message for another agent at its reader's end too, in the same transaction.  `on_model`
+        hears that what a session uses works, or what about it an owner must be told."""
         self._hub = hub
         self._delivery = delivery
         self._enter = enter
@@ -101,6 +105,7 @@ class Collector:
         self._on_tell = on_tell
         self._on_damaged = on_damaged
         self._on_parked = on_parked
+        self._on_model = on_model
         self._on_drafts = on_drafts
         self._nudge = nudge
         self._readings: dict[SessionId, _Reading] = {}
@@ -185,7 +190,7 @@ class Collector:
         if not acks:
             return
         outcome = await self._hub.store.write(
-            record_early, session, acks, self._hub.clock.now(), scope_key(self._hub, reading.group)
+            record_early, session, acks, self._hub.clock.now(), scope_keys(self._hub, reading.group)
         )
         reading.early -= {ack.message_id for ack in acks} - outcome.early
         await self._follow_up(reading, acks, outcome)
@@ -214,11 +219,15 @@ class Collector:
         batch: OutboundBatch = await self._hub.mailboxes.run(
             self._hub.folder_of(session),
             lambda box: box.read_outbound(
-                after_seq=cursor.seq, after_change=cursor.change, after_activity=cursor.activity, limit=BATCH
+                after_seq=cursor.seq,
+                after_change=cursor.change,
+                after_activity=cursor.activity,
+                after_usage=cursor.usage,
+                limit=BATCH,
             ),
         )
         batch = masked_batch(batch)
-        if not (batch.rows or batch.acks or batch.activity or batch.bad):
+        if not (batch.rows or batch.acks or batch.activity or batch.usage or batch.bad):
             reading.streaming = await self._on_drafts(session)
             return False
         now = self._hub.clock.now()
@@ -236,6 +245,7 @@ class Collector:
             seq=max(cursor.seq, batch.last_seq),
             change=max(cursor.change, batch.last_change),
             activity=max(cursor.activity, batch.last_activity),
+            usage=max(cursor.usage, batch.last_usage),
         )
         reach("host.collect.before_commit")
         turns = {row.seq: row.turn for row in rows}
@@ -245,9 +255,10 @@ class Collector:
             parts,
             batch.acks,
             _told(batch.activity),
+            self._used(reading.group, batch.usage),
             self._stored_cursor(reading, ahead),
             now,
-            scope_key(self._hub, reading.group),
+            scope_keys(self._hub, reading.group),
             lambda db, part: self._enter(db, session, part, turns.get(part.out_seq), now),
         )
         reach("host.collect.after_commit")
@@ -271,7 +282,15 @@ class Collector:
     @staticmethod
     def _stored_cursor(reading: _Reading, ahead: OutCursor) -> OutCursor:
         seq = min([ahead.seq, *(held - 1 for held in reading.held)])
-        return OutCursor(seq=seq, change=ahead.change, activity=ahead.activity)
+        return OutCursor(seq=seq, change=ahead.change, activity=ahead.activity, usage=ahead.usage)
+
+    def _used(self, group: AgentGroup, entries: Sequence[UsageEntry]) -> Sequence[UsageEntry]:
+        """What the runner says that it used of models; nothing where a gateway counts the same."""
+        try:
+            metered = entries and self._hub.gateways.use(self._hub.agent_settings(group)) is Use.GATEWAY
+        except ConfigError:
+            metered = False
+        return () if metered else entries
 
     async def _honest(self, reading: _Reading, rows: Sequence[OutboundRow]) -> list[OutboundRow]:
         """The rows of the launch that is current; a zombie's are refused (architecture, section 10)."""
@@ -299,7 +318,9 @@ class Collector:
         session = reading.session
         self._on_acks(session.id, acks)
         if outcome.parked:
-            self._on_parked(session, reading.group, outcome.shared)
+            self._on_parked(session, outcome.shared, outcome.keys)
+        if outcome.owner is not None or outcome.worked:
+            self._on_model(outcome.keys, outcome.owner)
         if outcome.later:
             self._nudge()
         if outcome.tell is not None:

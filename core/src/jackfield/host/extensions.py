@@ -7,7 +7,15 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from jackfield.api import AgentService, ApprovalService, Extension, HostContext, ScheduleService, WorkshopService
+from jackfield.api import (
+    AgentService,
+    ApprovalService,
+    Extension,
+    HostContext,
+    ModelService,
+    ScheduleService,
+    WorkshopService,
+)
 from jackfield.clock import Clock
 from jackfield.errors import JackfieldError, NotFound, Unsupported
 from jackfield.host.hub import Hub
@@ -40,6 +48,7 @@ class HostServices:
         self._schedule: ScheduleService | None = None
         self._workshop: WorkshopService | None = None
         self._agents: AgentService | None = None
+        self._models: ModelService | None = None
 
     def join(
         self,
@@ -48,12 +57,14 @@ class HostServices:
         schedule: ScheduleService,
         workshop: WorkshopService,
         agents: AgentService,
+        models: ModelService,
     ) -> None:
         """What is made after this, and is reached through it."""
         self._approvals = approvals
         self._schedule = schedule
         self._workshop = workshop
         self._agents = agents
+        self._models = models
 
     @property
     def approvals(self) -> ApprovalService:
@@ -78,6 +89,12 @@ class HostServices:
         if self._workshop is None:
             raise Unsupported("this host installs nothing")
         return self._workshop
+
+    @property
+    def models(self) -> ModelService:
+        if self._models is None:
+            raise Unsupported("this host knows no models")
+        return self._models
 
     @property
     def install_id(self) -> str:

@@ -13,6 +13,7 @@ from jackfield.clock import Clock
 from jackfield.config import AgentSettings, Configuration, HostSettings, agent_digest, load_agent
 from jackfield.config.home import Home
 from jackfield.host.loops import Loops
+from jackfield.host.models.gateways import Gateways
 from jackfield.host.secrets.vault import Vault
 from jackfield.mailbox import MailboxPool, SessionFolder
 from jackfield.models import AgentGroup, Session
@@ -41,6 +42,7 @@ class Hub:
     troubles: dict[str, int] = field(default_factory=dict)
     """How often something went wrong that was survived, by what it was; shown by `jackfield status`."""
     vault: Vault = field(init=False)
+    gateways: Gateways = field(default_factory=Gateways)
     loops: Loops = field(default_factory=Loops)
     """The pace of every chat, so that no two programs answer each other without end."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)

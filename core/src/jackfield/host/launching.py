@@ -10,18 +10,38 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jackfield.api import GroupPlace, Isolation, LaunchSpec, Limits, Runtime, RuntimeHandle, SessionPlace
+from jackfield.api import (
+    GroupPlace,
+    Isolation,
+    LaunchSpec,
+    Limits,
+    ModelGateway,
+    Runtime,
+    RuntimeHandle,
+    SessionPlace,
+)
 from jackfield.config import AgentSettings, Configuration
 from jackfield.errors import ConfigError, JackfieldError, NotFound, PluginBroken, RuntimeFailed
 from jackfield.host import instructions
 from jackfield.host.agents import places
 from jackfield.host.hub import Hub, accepted_key
+from jackfield.host.models.gateways import provider_secrets, secrets_in
 from jackfield.host.settings_of import validated
 from jackfield.host.workshop.shelf import folders_seen
 from jackfield.ids import SessionId
 from jackfield.mailbox import HostBell
-from jackfield.models import MAILBOX_FORMAT, RUNNER_PROTOCOL, Address, AgentGroup, Destination, RunnerSpec, Session
+from jackfield.models import (
+    GATEWAY_TOKEN,
+    MAILBOX_FORMAT,
+    RUNNER_PROTOCOL,
+    Address,
+    AgentGroup,
+    Destination,
+    RunnerSpec,
+    Session,
+)
 from jackfield.plugins import Kind
+from jackfield.redaction import REDACTOR
 from jackfield.store import groups, notes, sessions, wirings
 
 __all__ = ["IMPORTED", "Launched", "Launcher", "Refused"]
@@ -118,6 +138,11 @@ class Launcher:
             raise Refused(f"agent {group.name} can't run: {problem}", fix=problem.fix) from problem
         await self._check_plugins(group, agent)
         await self._check_isolation(session, group, agent, runtime)
+        try:
+            gateway = self._hub.gateways.serving(agent)
+        except NotFound as problem:
+            log.error("agent %s can't run: %s. %s", group.folder, problem, problem.fix)
+            raise Refused("it can't reach its model; its operator has been told", fix=problem.fix) from problem
         if await self._hub.changed_by_others(group):
             await self._accept_or_refuse(group, runtime)
         place = self.place_of(session, group)
@@ -147,7 +172,7 @@ class Launcher:
                         runner=spec,
                         image=image,
                         limits=agent.runtime_limits(),
-                        secrets=self._hub.vault.given_to(group.id, agent.secrets),
+                        secrets=self._secrets(session, agent, gateway),
                         environment=kill_points(),
                     )
                 )
@@ -188,7 +213,7 @@ class Launcher:
         For an `agent.toml` that can't be used it is False: the old settings stay until it is mended.
         """
         told = self._told.get(session.id)
-        if told is None:
+        if told is None or not self._hub.gateways.settled:
             return False
         try:
             agent = self._hub.agent_settings(told.group)
@@ -219,6 +244,8 @@ class Launcher:
             agent = self._hub.agent_settings(told.group)
             await self._check_plugins(told.group, agent)
             isolation = (await self.runtime(agent.runtime).check()).isolation
+            self._hub.gateways.levels[agent.runtime] = isolation
+            self._hub.gateways.serving(agent)
         except JackfieldError as problem:
             self._keeps_old(told.group, problem)
             return False
@@ -264,6 +291,7 @@ class Launcher:
         health = await runtime.check()
         if not health.ok:
             raise RuntimeFailed(f"runtime {agent.runtime} does not work: {health.detail}", fix=health.fix)
+        self._hub.gateways.levels[agent.runtime] = health.isolation
         if agent.runtime not in self._warned:
             self._warned.add(agent.runtime)
             log.info("runtime %s: %s (%s)", agent.runtime, health.isolation, health.detail)
@@ -320,9 +348,19 @@ class Launcher:
         place: SessionPlace,
         epoch: int,
     ) -> RunnerSpec:
-        """What a runner of the session is told, as far as it follows from settings."""
+        """What a runner of the session is told, as far as it follows from settings.
+
+        Raises:
+            NotFound: it is to use a model gateway, and none covers its provider.
+        """
         host = self._hub.settings
         provider = agent.providers.get(agent.provider, {})
+        versions = self._hub.vault.versions(group.id, agent.secrets)
+        gateway = self._hub.gateways.serving(agent)
+        if gateway is not None:
+            provider = {key: value for key, value in provider.items() if not secrets_in(value)}
+            for name in provider_secrets(agent):
+                versions.pop(name, None)
         return RunnerSpec(
             session_id=session.id,
             agent_group_id=group.id,
@@ -339,13 +377,24 @@ class Launcher:
             tool_settings={key: json.dumps(value) for key, value in agent.tool_settings.items()},
             servers={name: one.external() for name, one in agent.mcp.items() if one.enabled},
             package_folders=folders_seen(place.group.folder, runtime.paths(place).group),
-            secrets=self._hub.vault.versions(group.id, agent.secrets),
+            secrets=versions,
+            gateway=self._hub.gateways.address(agent, gateway) if gateway is not None else "",
             limits=agent.runner_limits(host),
             timezone=agent.timezone or host.timezone,
             unwrapped=agent.unwrapped,
             format=MAILBOX_FORMAT,
             protocol=RUNNER_PROTOCOL,
         )
+
+    def _secrets(self, session: Session, agent: AgentSettings, gateway: ModelGateway | None) -> dict[str, str]:
+        """What the runner is given; behind the gateway its token in place of what the provider's settings name."""
+        given = self._hub.vault.given_to(session.agent_group_id, agent.secrets)
+        if gateway is not None:
+            for name in provider_secrets(agent):
+                given.pop(name, None)
+            given[GATEWAY_TOKEN] = gateway.token(session.id, session.agent_group_id)
+            REDACTOR.register(given[GATEWAY_TOKEN])
+        return given
 
     def _modules(self, agent: AgentSettings) -> dict[str, str]:
         """Where the runner finds the plugins that it is told to load."""

@@ -66,6 +66,7 @@ class LiveHost(Assembly):
         await self.intake.retake()
         await self.channels.start(self.intake)
         await self.extensions.start()
+        self.hub.gateways.settled = True
         await self.approvals.start()
         await self.schedule.start()
         awaited = await self.hub.store.read(inbound.sessions_awaited)

@@ -13,26 +13,44 @@ from collections.abc import Awaitable, Callable, Iterable
 from jackfield.clock import UnixMs
 from jackfield.errors import ConfigError
 from jackfield.host.hub import Hub
+from jackfield.host.models.gateways import Use, provider_secrets
 from jackfield.host.retry import WAIT_TEXT
 from jackfield.ids import AgentGroupId, SessionId
 from jackfield.models import AgentGroup, InboundState, Session
 from jackfield.store import groups, inbound, sessions
 
-__all__ = ["SCOPES", "Parking", "scope_key"]
+__all__ = ["GATEWAY", "SCOPES", "Keys", "Parking", "scope_keys"]
 
 log = logging.getLogger(__name__)
 
 _END_OF_TIME = UnixMs(2**62)
 _ALL = 100_000
 SCOPES: tuple[sessions.Scope, ...] = ("credential", "provider")
+Keys = dict[sessions.Scope, str]
+"""By scope, what a group's sessions share with others."""
+GATEWAY = "gateway:"
+"""How keys of the gateway's credentials begin."""
 
 
-def scope_key(hub: Hub, group: AgentGroup) -> str:
-    """What sessions share that use the same provider; with a model gateway it will be the credential."""
+def scope_keys(hub: Hub, group: AgentGroup) -> Keys:
+    """What the group's sessions share: the provider, and the credential by which they use it.
+
+    That is the gateway's upstream, or the secret that the provider's settings name; a provider without either, as one
+    that was signed in by hand, is its own credential.
+    """
     try:
-        return hub.agent_settings(group).provider
+        agent = hub.agent_settings(group)
     except ConfigError:
-        return ""
+        return {"credential": "", "provider": ""}
+    gateway = hub.gateways.offered if hub.gateways.use(agent) is Use.GATEWAY else None
+    if gateway is not None:
+        return {"credential": GATEWAY + gateway.credential(agent.provider), "provider": agent.provider}
+    given = hub.vault.visible_to(group.id, agent.secrets)
+    names = [
+        f"{name}@{group.folder}" if name in given and given[name].why == "scoped" else name
+        for name in provider_secrets(agent)
+    ]
+    return {"credential": ":".join([agent.provider, *names]), "provider": agent.provider}
 
 
 class Parking:
@@ -47,10 +65,10 @@ class Parking:
         Its people are told when that is not for a message of theirs, which was told already.
         """
         group = await self._hub.store.read(groups.agent_group, session.agent_group_id)
-        key = scope_key(self._hub, group) if group is not None else ""
+        keys: Keys = scope_keys(self._hub, group) if group is not None else {"credential": "", "provider": ""}
 
         def look(db: sqlite3.Connection) -> tuple[Session | None, list[sessions.ParkedScope]]:
-            found = (sessions.parked_scope(db, scope, key) for scope in SCOPES)
+            found = (sessions.parked_scope(db, scope, keys[scope]) for scope in SCOPES)
             return sessions.session(db, session.id), [scope for scope in found if scope is not None]
 
         fresh, scopes = await self._hub.store.read(look)
@@ -67,11 +85,44 @@ class Parking:
             await self._tell(session, WAIT_TEXT)
         return True
 
-    async def sharing(self, group: AgentGroup, live: Iterable[tuple[SessionId, AgentGroupId]]) -> list[SessionId]:
-        """Those of the live sessions that use what this group uses."""
-        known = {other.id: scope_key(self._hub, other) for other in await self._hub.store.read(groups.agent_groups)}
-        key = scope_key(self._hub, group)
-        return [session_id for session_id, group_id in live if known.get(group_id) == key]
+    async def sharing(
+        self, scope: sessions.Scope, key: str, live: Iterable[tuple[SessionId, AgentGroupId]]
+    ) -> list[SessionId]:
+        """Those of the live sessions that use it."""
+        found = await self._groups_with(lambda its, value: (its, value) == (scope, key))
+        return [session_id for session_id, group_id in live if group_id in found]
+
+    async def _groups_with(self, wanted: Callable[[sessions.Scope, str], bool]) -> set[AgentGroupId]:
+        """The groups that use something of that kind."""
+        return {
+            group.id
+            for group in await self._hub.store.read(groups.agent_groups)
+            if any(wanted(scope, key) for scope, key in scope_keys(self._hub, group).items())
+        }
+
+    async def free(self, wanted: Callable[[sessions.Scope, str], bool]) -> bool:
+        """Something that sessions share was mended: what rests because of it may be tried now.  False when nothing
+        did."""
+        now = self._hub.clock.now()
+        mended = await self._groups_with(wanted)
+
+        def free(db: sqlite3.Connection) -> int:
+            freed = 0
+            for parked in sessions.parked_scopes(db):
+                if wanted(parked.scope, parked.key):
+                    freed += sessions.unpark_scope(db, parked.scope, parked.key)
+            for session in sessions.parked_due(db, _END_OF_TIME):
+                if session.agent_group_id in mended:
+                    freed += sessions.unpark(db, session.id)
+            for entry in inbound.entries(db, state=InboundState.PARKED, limit=_ALL):
+                its = sessions.session(db, entry.session_id)
+                if its is not None and its.agent_group_id in mended:
+                    inbound.set_state(db, entry.id, entry.state, now, next_try_at=now, reason=entry.reason)
+            return freed
+
+        freed = await self._hub.store.write(free)
+        self._told.clear()
+        return freed > 0
 
     async def forgive(self) -> None:
         """Something was mended: everything that rests may be tried now."""

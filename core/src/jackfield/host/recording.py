@@ -7,6 +7,7 @@ Everything here runs inside that transaction and is told what to do afterwards b
 from __future__ import annotations
 
 import logging
+import random
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from jackfield.clock import UnixMs
 from jackfield.host import retry
 from jackfield.host.agents.entering import Entered
+from jackfield.host.parking import Keys
 from jackfield.ids import InboundId, TurnId
 from jackfield.models import (
     SCRIPT_FAILED,
@@ -25,9 +27,10 @@ from jackfield.models import (
     InboundState,
     Session,
     TurnError,
+    UsageEntry,
 )
 from jackfield.models import Delivery as DeliveryRow
-from jackfield.store import activity, deliveries, inbound, sessions, tasks
+from jackfield.store import activity, deliveries, inbound, sessions, tasks, usage
 from jackfield.store.sessions import OutCursor
 
 __all__ = ["Outcome", "record", "record_early"]
@@ -46,13 +49,17 @@ class Outcome:
     early: set[InboundId] = field(default_factory=set)
     later: bool = False
     parked: bool = False
-    shared: bool = False
-    """Whether the session is parked, and whether with it all that share its provider."""
+    shared: sessions.Scope | None = None
+    """Whether the session is parked, and what of it, with all that share that."""
     tell: str | None = None
     """What the person in the chat is told, once for the batch."""
     of_tasks: set[TurnId | None] = field(default_factory=set)
     """Turns that failed over a task."""
-    scope_key: str = ""
+    keys: Keys = field(default_factory=lambda: {"credential": "", "provider": ""})
+    owner: tuple[str, str] | None = None
+    """What an owner is told, and what it is about."""
+    worked: bool = False
+    """Whether a turn ended well: then nothing that it uses is out of order."""
 
 
 def record(
@@ -61,13 +68,14 @@ def record(
     parts: Sequence[DeliveryRow],
     acks: Sequence[Ack],
     did: Sequence[ActivityRow],
+    used: Sequence[UsageEntry],
     cursor: OutCursor,
     now: UnixMs,
-    scope_key: str,
+    keys: Keys,
     enter: Callable[[sqlite3.Connection, DeliveryRow], Entered],
 ) -> Outcome:
     """The one transaction."""
-    outcome = Outcome(scope_key=scope_key)
+    outcome = Outcome(keys=keys)
     failed = [ack for ack in acks if ack.status is AckStatus.FAILED]
     outcome.of_tasks = {ack.turn for ack in failed if tasks.is_run(db, ack.message_id)}
     for ack in acks:  # first, so that the ledger knows which messages a turn took that wrote to other agents
@@ -85,14 +93,16 @@ def record(
         sessions.touch_session(db, session.id, now)
     if did:
         activity.record(db, session, did)
+    if used:
+        usage.record_entries(db, session, used)
     sessions.move_cursors(db, session.id, cursor)
     outcome.later = outcome.later or any(part.state is DeliveryState.RETRYING for part in parts)
     return outcome
 
 
-def record_early(db: sqlite3.Connection, session: Session, acks: Sequence[Ack], now: UnixMs, scope_key: str) -> Outcome:
+def record_early(db: sqlite3.Connection, session: Session, acks: Sequence[Ack], now: UnixMs, keys: Keys) -> Outcome:
     """What was acknowledged before it was in the ledger, for what nothing has become of since."""
-    outcome = Outcome(scope_key=scope_key)
+    outcome = Outcome(keys=keys)
     for ack in acks:
         entry = inbound.entry(db, ack.message_id)
         if entry is None or (entry.attempts == 0 and entry.state in (InboundState.QUEUED, InboundState.CONTEXT)):
@@ -114,6 +124,7 @@ def _apply_ack(db: sqlite3.Connection, session: Session, ack: Ack, now: UnixMs, 
     elif ack.status is AckStatus.COMPLETED:
         inbound.set_state(db, entry.id, InboundState.COMPLETED, now, attempts=ack.attempt, turn=ack.turn)
         outcome.ended.append((ack, InboundState.COMPLETED))
+        outcome.worked = outcome.worked or ack.turn is not None
     else:
         told = outcome.tell
         _apply_failure(db, session, entry, ack, now, outcome)
@@ -130,7 +141,7 @@ def _apply_failure(
         SCRIPT_FAILED
     ):  # a mistake of the operator, who learns its wording nowhere else
         log.warning("session %s: the agent is not set up correctly: %s", session.id, error.message[:2000])
-    decision = retry.after_turn(error, attempts=ack.attempt, now=now)
+    decision = retry.after_turn(error, attempts=ack.attempt, now=now, random=random.random())
     match decision:
         case retry.RetryAt(at=at, reason=reason):
             state = InboundState.RETRYING
@@ -139,11 +150,13 @@ def _apply_failure(
             sessions.park(db, session.id, at, reason)
             outcome.parked = True
             outcome.tell = tell if ack.attempt == 1 else outcome.tell  # told once, not at each try
-        case retry.ParkScope(scope=scope, until=at, reason=reason, tell=tell):
+        case retry.ParkScope(scope=scope, until=at, reason=reason, tell=tell, tell_owner=owner):
             state = InboundState.PARKED
-            sessions.park_scope(db, scope, outcome.scope_key, at, reason)
+            sessions.park_scope(db, scope, outcome.keys[scope], at, reason)
             sessions.park(db, session.id, at, reason)
-            outcome.parked = outcome.shared = True
+            outcome.parked, outcome.shared = True, scope
+            if owner is not None:
+                outcome.owner = (owner, outcome.keys[scope])
             outcome.tell = tell if ack.attempt == 1 else outcome.tell
         case retry.Complete(reason=reason):
             inbound.set_state(

@@ -13,15 +13,16 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from jackfield.clock import UnixMs
+from jackfield.clock import UnixMs, zone_or_utc
 from jackfield.errors import JackfieldError, MailboxDamaged, MailboxError
 from jackfield.host.hub import Hub
+from jackfield.host.models.days import midnight
 from jackfield.host.outgoing_files import remove_files
 from jackfield.host.spool import Spool
 from jackfield.host.wall_clock import WallClock
 from jackfield.ids import AgentGroupId, ApprovalId, InboundId, SessionId
 from jackfield.mailbox import HostMailbox, SessionFolder, Watermark
-from jackfield.store import activity, approvals, chains, deliveries, events, forgetting, wirings
+from jackfield.store import activity, approvals, chains, deliveries, events, forgetting, usage, wirings
 from jackfield.store.forgetting import EndedMessage
 
 __all__ = ["Retention"]
@@ -32,6 +33,8 @@ EVERY = 3600.0
 PAUSE = 0.05
 """Seconds between two bites, so that no message waits behind a long row of them."""
 DAY = 86_400_000
+USAGE_DAYS = 400
+"""How long the sums of days stay."""
 
 
 class Retention:
@@ -67,6 +70,7 @@ class Retention:
         """Forget all that is old enough now."""
         before = UnixMs(self._hub.clock.now() - self._hub.settings.keep_days * DAY)
         await self._ledger(before)
+        await self._usage(before)
         await self._messages(before)
         await self._closed_sessions(before)
         await self._files(before)
@@ -85,6 +89,14 @@ class Retention:
             await self._hub.clock.sleep(PAUSE)
         while await self._hub.store.write(approvals.forget, before):
             await self._hub.clock.sleep(PAUSE)
+
+    async def _usage(self, before: UnixMs) -> None:
+        """What models were used for becomes the sums of days, which stay for over a year."""
+        zone = zone_or_utc(self._hub.settings.timezone)
+        while await self._hub.store.write(usage.sum_up, before, lambda at: midnight(at, zone)):
+            await self._hub.clock.sleep(PAUSE)
+        now = self._hub.clock.now()
+        await self._hub.store.write(usage.forget_days, UnixMs(now - USAGE_DAYS * DAY))
 
     async def _messages(self, before: UnixMs) -> None:
         """Each message in leaves its mailbox before the ledger, so that a crash between the two repeats it."""
@@ -105,7 +117,7 @@ class Retention:
         if not folder.inbound_db.exists():
             return True
         mark = await self._hub.store.read(forgetting.forgotten_up_to, session_id)
-        watermark = Watermark(seq=mark.seq, change=mark.change, activity=mark.activity, before=before)
+        watermark = Watermark(seq=mark.seq, change=mark.change, activity=mark.activity, usage=mark.usage, before=before)
 
         def prune(box: HostMailbox) -> None:
             box.prune(before, messages, watermark)

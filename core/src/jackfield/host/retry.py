@@ -13,6 +13,7 @@ from jackfield.errors import (
     ChannelError,
     Migrated,
     NobodyListening,
+    ProviderErrorKind,
     RateLimited,
     Transient,
 )
@@ -20,7 +21,10 @@ from jackfield.models import TurnError
 from jackfield.plugins.files import one_line
 
 __all__ = [
+    "HINTS",
+    "KEPT_TEXT",
     "MAX_TRIES",
+    "NEEDS_OWNER",
     "SEND_WINDOW",
     "WAIT_TEXT",
     "Complete",
@@ -37,6 +41,7 @@ __all__ = [
     "SendState",
     "TurnDecision",
     "Wait",
+    "about",
     "after_crash",
     "after_send",
     "after_turn",
@@ -49,7 +54,28 @@ MAX_TRIES = 5
 """Retries after the first run, 5, 10, 20, 40 and 80 s apart."""
 SCOPE_DELAY = 60.0
 """How long a shared credential or provider rests when nobody said how long; doubles with each try."""
-WAIT_TEXT = "The model can't be reached at the moment. Your message is kept and answered later."
+TRIES: dict[ProviderErrorKind, int] = {"context_overflow": 1, "continuation_lost": 1, "engine_crash": 3, "protocol": 3}
+"""Retries of kinds that have fewer, where the error says at all that trying again may help."""
+NEEDS_OWNER: frozenset[ProviderErrorKind] = frozenset({"auth", "billing", "permission", "engine_missing"})
+"""What waiting does not mend: a key, an account, a program."""
+MEND_TRIES = 78
+"""Retries while an owner should mend it: the first six come within an hour or so, the others once an hour."""
+KEPT_TEXT = "Your message is kept and answered later."
+WAIT_TEXT = f"The model can't be reached at the moment. {KEPT_TEXT}"
+LEAST_TOLD = 90.0
+"""Seconds from which people are told how long a wait may be."""
+HINTS: dict[ProviderErrorKind, str] = {
+    "refusal": "Its model declined to; it may help to ask in another way.",
+    "output_limit": "The answer became too long; ask for a shorter one, or for a part of it.",
+    "context_overflow": "The conversation is too long for its model; /clear begins a new one.",
+    "budget": "What it may spend is used up for now.",
+    "livelock": "It went round in circles and was stopped.",
+    "model_not_found": "Its operator has to look at which model it is set to.",
+    "engine_missing": "Its operator has to look at what is installed.",
+    "config": "Its operator has to look at how it is set up.",
+    "mcp_unavailable": "A program that it needs for its tools does not answer.",
+}
+"""What else people are told at the end, where that helps them."""
 REASON_LENGTH = 300
 """Characters of an error's sentence that the ledger keeps."""
 SEND_FIRST = 1.0
@@ -97,6 +123,8 @@ class ParkScope:
     reason: str
     tell: str
     resume: bool = False
+    tell_owner: str | None = None
+    """What an owner is told, who alone can mend it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,32 +143,52 @@ def turn_delay(tries: int) -> float:
     return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(tries, 16))
 
 
-def after_turn(error: TurnError, attempts: int, now: UnixMs) -> TurnDecision:
-    """After a turn that ended with an error.  `attempts` counts the runs of this message so far, this one included.
+def after_turn(error: TurnError, attempts: int, now: UnixMs, *, random: float = 0.0) -> TurnDecision:
+    """After a turn that ended with an error.  `attempts` counts the runs of this message so far, this one included;
+    `random` is in [0, 1) and spreads long waits, so that not all who share a limit come back in the same moment.
 
     A wait that the provider asked for and that is longer than any delay of ours parks the session; a failure whose
     scope is a credential or a provider parks all that share it, also when it is not retryable by itself, because then
-    somebody must mend the credential and the message should still be answered.  Five retries in all.
+    somebody must mend the credential and the message should still be answered.
+
+    Tries: five retries in all; one for a conversation that was lost or became too long, since the next turn begins a
+    new one; three for an engine that breaks off (as it was, then with a new conversation); for what only an owner can
+    mend, one an hour for three days.
 
     The reason is for operators: the kind of the error and its own sentence.  In the chat only the kind is named, unless
     the provider has words for people: an engine's sentence may tell of the operator's account or machine.
     """
     if error.kind == "cancelled":
         return Complete(reason="cancelled")
-    shared: Literal["credential", "provider"] | None = None
-    if error.scope == "credential" or error.scope == "provider":
-        shared = error.scope
+    shared = _shared(error)
+    mend = shared is not None and not error.retryable and error.kind in NEEDS_OWNER
     tries = max(0, attempts - 1)
     reason = _reason(error)
-    if tries >= MAX_TRIES or not (error.retryable or shared):
+    if tries >= (MEND_TRIES if mend else TRIES.get(error.kind, MAX_TRIES)) or not (error.retryable or shared):
         return Fail(reason=reason, tell=error.message_for_user or _sorry(error, tries))
     asked = max(0.0, error.retry_after or 0.0)
+    spread = random * min(30.0, 0.1 * asked)
     if shared is not None:
-        until = _after(now, asked or min(3600.0, SCOPE_DELAY * 2.0**tries))
-        return ParkScope(scope=shared, until=until, reason=reason, tell=_wait_text(error), resume=error.tools_ran)
+        until = _after(now, asked + spread if asked else min(3600.0, SCOPE_DELAY * 2.0 ** min(tries, 16)))
+        return ParkScope(
+            scope=shared,
+            until=until,
+            reason=reason,
+            tell=_wait_text(error, asked),
+            resume=error.tools_ran,
+            tell_owner=reason if mend else None,
+        )
     if asked > LONGEST_DELAY:
-        return ParkSession(until=_after(now, asked), reason=reason, tell=_wait_text(error), resume=error.tools_ran)
+        until = _after(now, asked + spread)
+        return ParkSession(until=until, reason=reason, tell=_wait_text(error, asked), resume=error.tools_ran)
     return RetryAt(at=_after(now, max(asked, turn_delay(tries))), reason=reason, resume=error.tools_ran)
+
+
+def _shared(error: TurnError) -> Literal["credential", "provider"] | None:
+    """Who else it concerns.  A key that is refused, or an account that is not paid, is never one turn's trouble."""
+    if error.scope == "credential" or error.scope == "provider":
+        return error.scope
+    return "credential" if error.kind in ("auth", "billing") else None
 
 
 def after_crash(attempts: int, now: UnixMs) -> RetryAt | Fail:
@@ -160,13 +208,25 @@ def _reason(error: TurnError) -> str:
     return f"{error.kind}: {sentence}" if sentence else error.kind
 
 
-def _wait_text(error: TurnError) -> str:
-    return error.message_for_user or WAIT_TEXT
+def _wait_text(error: TurnError, seconds: float) -> str:
+    """`seconds` is how long it takes, as far as the provider said."""
+    text = f"{error.message_for_user} {KEPT_TEXT}" if error.message_for_user else WAIT_TEXT
+    return f"{text} That may take about {about(seconds)}." if seconds >= LEAST_TOLD else text
+
+
+def about(seconds: float) -> str:
+    """A duration as people say it: ``3 minutes``, ``2 hours``, ``a day``."""
+    for size, one, many in ((86_400, "a day", "days"), (3600, "an hour", "hours"), (60, "a minute", "minutes")):
+        count = round(seconds / size)
+        if seconds >= 0.75 * size:
+            return one if count <= 1 else f"{count} {many}"
+    return "a moment"
 
 
 def _sorry(error: TurnError, tries: int) -> str:
     again = f" after {tries + 1} tries" if tries else ""
-    return f"The agent could not answer this message{again} ({error.kind.replace('_', ' ')})."
+    said = f"The agent could not answer this message{again} ({error.kind.replace('_', ' ')})."
+    return f"{said} {HINTS[error.kind]}" if error.kind in HINTS else said
 
 
 # ---- sends

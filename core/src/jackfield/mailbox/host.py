@@ -239,7 +239,13 @@ class HostMailbox:
             return gone
 
     def read_outbound(
-        self, *, after_seq: int = 0, after_change: int = 0, after_activity: int = 0, limit: int = 200
+        self,
+        *,
+        after_seq: int = 0,
+        after_change: int = 0,
+        after_activity: int = 0,
+        after_usage: int = 0,
+        limit: int = 200,
     ) -> OutboundBatch:
         """What the runner wrote after these cursors: at most `limit` of each kind, about 8 MiB in all.
 
@@ -254,11 +260,18 @@ class HostMailbox:
 
         batch = self._outbound.ask(
             partial(
-                new_rows, after_seq=after_seq, after_change=after_change, after_activity=after_activity, limit=limit
+                new_rows,
+                after_seq=after_seq,
+                after_change=after_change,
+                after_activity=after_activity,
+                after_usage=after_usage,
+                limit=limit,
             )
         )
         if batch is None:
-            return OutboundBatch(last_seq=after_seq, last_change=after_change, last_activity=after_activity)
+            return OutboundBatch(
+                last_seq=after_seq, last_change=after_change, last_activity=after_activity, last_usage=after_usage
+            )
         for ack in batch.acks:
             if ack.status is AckStatus.COMPLETED:
                 self._settled[ack.message_id] = ack.attempt

@@ -17,11 +17,13 @@ from jackfield.mailbox.rows import (
     ACTIVITY_COLUMNS,
     DRAFT_COLUMNS,
     OUTBOUND_COLUMNS,
+    USAGE_COLUMNS,
     ack_row,
     activity_row,
     draft_row,
     outbound_row,
     state_row,
+    usage_row,
 )
 from jackfield.models import (
     Ack,
@@ -29,6 +31,7 @@ from jackfield.models import (
     Draft,
     OutboundRow,
     RunnerState,
+    UsageEntry,
 )
 
 __all__ = ["BadRow", "OutboundBatch", "acks_of", "claims", "drafts", "new_rows", "newest_epoch", "runner_state"]
@@ -55,16 +58,24 @@ class OutboundBatch:
     rows: list[OutboundRow] = field(default_factory=list)
     acks: list[Ack] = field(default_factory=list)
     activity: list[ActivityRow] = field(default_factory=list)
+    usage: list[UsageEntry] = field(default_factory=list)
     bad: list[BadRow] = field(default_factory=list)
     more: bool = False
     """Whether another read would find more at once."""
     last_seq: int = 0
     last_change: int = 0
     last_activity: int = 0
+    last_usage: int = 0
 
 
 def new_rows(
-    database: sqlite3.Connection, *, after_seq: int, after_change: int, after_activity: int, limit: int
+    database: sqlite3.Connection,
+    *,
+    after_seq: int,
+    after_change: int,
+    after_activity: int,
+    after_usage: int = 0,
+    limit: int,
 ) -> OutboundBatch:
     """What lies after these cursors: at most `limit` of each kind, about 8 MiB in all."""
     bad: list[BadRow] = []
@@ -73,15 +84,20 @@ def new_rows(
     activity, last_activity, more_activity = _fetch(
         database, "activity", ACTIVITY_COLUMNS, after_activity, limit, activity_row, bad
     )
+    usage, last_usage, more_usage = list[UsageEntry](), after_usage, False
+    if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'usage'").fetchone():
+        usage, last_usage, more_usage = _fetch(database, "usage", USAGE_COLUMNS, after_usage, limit, usage_row, bad)
     return OutboundBatch(
         rows=rows,
         acks=acks,
         activity=activity,
+        usage=usage,
         bad=bad,
-        more=more or more_acks or more_activity,
+        more=more or more_acks or more_activity or more_usage,
         last_seq=last_seq,
         last_change=last_change,
         last_activity=last_activity,
+        last_usage=last_usage,
     )
 
 

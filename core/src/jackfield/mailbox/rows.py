@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
@@ -38,6 +39,7 @@ from jackfield.models import (
     ReactionContent,
     RunnerState,
     TurnError,
+    UsageEntry,
     dumps,
     loads,
 )
@@ -48,6 +50,7 @@ __all__ = [
     "DRAFT_COLUMNS",
     "INBOUND_COLUMNS",
     "OUTBOUND_COLUMNS",
+    "USAGE_COLUMNS",
     "ack_row",
     "ack_values",
     "activity_row",
@@ -62,6 +65,8 @@ __all__ = [
     "outbound_values",
     "plain",
     "state_row",
+    "usage_row",
+    "usage_values",
 ]
 
 INBOUND_COLUMNS: Final = (
@@ -72,6 +77,7 @@ OUTBOUND_COLUMNS: Final = (
 )
 ACK_COLUMNS: Final = "change, message_id, status, attempt, epoch, at, turn, error"
 ACTIVITY_COLUMNS: Final = "seq, kind, target, summary, at"
+USAGE_COLUMNS: Final = "seq, content, at"
 DRAFT_COLUMNS: Final = "turn, block, address, text, at"
 
 K = TypeVar("K", bound=StrEnum)
@@ -84,6 +90,7 @@ _CONTENT_OF: Final[dict[OutboundKind, type]] = {
 }
 _YEAR_9999: Final = 253_402_300_799_999
 _ID_LENGTH: Final = 200
+_USAGE_LENGTH: Final = 2000
 _NAME_LENGTH: Final = 4096
 
 
@@ -280,6 +287,22 @@ def activity_row(cells: Sequence[object]) -> ActivityRow:
         at=_moment(at),
         seq=_integer(seq, "seq", 1),
     )
+
+
+def usage_values(entry: UsageEntry, seq: int) -> tuple[object, ...]:
+    """The cells for `USAGE_COLUMNS`."""
+    return (seq, _limited(dumps(replace(entry, seq=0)), f"of the use of {entry.model[:60]}"), entry.at)
+
+
+def usage_row(cells: Sequence[object]) -> UsageEntry:
+    """What a turn used, from the cells of `USAGE_COLUMNS`.
+
+    Raises:
+        MalformedData: a cell is not what it must be.
+    """
+    seq, content, at = cells
+    entry = loads(UsageEntry, _text(content, "content", _USAGE_LENGTH))
+    return replace(entry, seq=_integer(seq, "seq", 1), at=_moment(at))
 
 
 def draft_row(cells: Sequence[object]) -> Draft:

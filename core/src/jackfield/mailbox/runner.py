@@ -26,6 +26,7 @@ from jackfield.mailbox.rows import (
     DRAFT_COLUMNS,
     INBOUND_COLUMNS,
     OUTBOUND_COLUMNS,
+    USAGE_COLUMNS,
     ack_values,
     delivered_row,
     destination_row,
@@ -34,8 +35,9 @@ from jackfield.mailbox.rows import (
     outbound_row,
     outbound_values,
     plain,
+    usage_values,
 )
-from jackfield.mailbox.schema import OUTBOUND, check_layout, create, meta, set_meta
+from jackfield.mailbox.schema import OUTBOUND, add_later, check_layout, create, meta, set_meta
 from jackfield.mailbox.watermark import Watermark
 from jackfield.models import (
     Ack,
@@ -50,6 +52,7 @@ from jackfield.models import (
     Response,
     ResponseStatus,
     RunnerState,
+    UsageEntry,
     dumps,
 )
 
@@ -208,6 +211,7 @@ class RunnerMailbox:
         state: RunnerState | None = None,
         keys: Mapping[str, str | None] = _NO_KEYS,
         activity: Sequence[ActivityRow] = (),
+        usage: Sequence[UsageEntry] = (),
         end_drafts_of: TurnId | None = None,
         before_commit: Callable[[], None] = lambda: None,
     ) -> list[int]:
@@ -222,7 +226,7 @@ class RunnerMailbox:
             MailboxBlocked: a reader held the file for more than 2 s.
             MailboxFull, MailboxDamaged: nothing was written.
         """
-        if not (messages or acks or state or keys or activity or end_drafts_of):
+        if not (messages or acks or state or keys or activity or usage or end_drafts_of):
             return []
         values = [outbound_values(row, 0) for row in messages]
         ack_cells = [ack_values(ack, 0) for ack in acks]
@@ -241,6 +245,12 @@ class RunnerMailbox:
                         (number, row.kind.value, plain(row.target), plain(row.summary), row.at)
                         for number, row in enumerate(activity, last + 1)
                     ],
+                )
+            if usage:
+                last = self._last(database, "usage", "seq")
+                database.executemany(
+                    f"INSERT INTO usage ({USAGE_COLUMNS}) VALUES (?, ?, ?)",
+                    [usage_values(entry, number) for number, entry in enumerate(usage, last + 1)],
                 )
             if state is not None:
                 database.execute(_PUT_KEY, (_STATE_KEY, dumps(state), now))
@@ -277,7 +287,7 @@ class RunnerMailbox:
                 lambda db: db.execute(FORGOTTEN_ACKS, (mark.change, mark.before, limit)).fetchall(), _NO_CELLS
             )
         }
-        for table, upto in (("messages_out", mark.seq), ("activity", mark.activity)):
+        for table, upto in (("messages_out", mark.seq), ("activity", mark.activity), ("usage", mark.usage)):
             sql = f"SELECT seq FROM {table} WHERE seq <= ? AND at < ? ORDER BY seq LIMIT ?"
             doomed[table] = self._own(sql, upto, mark.before, limit)
         if not any(doomed.values()):
@@ -345,6 +355,8 @@ class RunnerMailbox:
         with transaction(database, _POINT, f"prepare {path}"):
             if not check_layout(database, OUTBOUND, str(path)):
                 create(database, OUTBOUND)
+            else:
+                add_later(database, OUTBOUND)
             latest = int(meta(database, "epoch") or 0)
             self._not_after(latest)
             if latest < self.epoch:

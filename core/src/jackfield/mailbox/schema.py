@@ -12,7 +12,18 @@ from typing import Final
 from jackfield.errors import MailboxDamaged, MailboxFormat
 from jackfield.models import MAILBOX_FORMAT, AckStatus, ActivityKind, InboundKind, OutboundKind, ResponseStatus
 
-__all__ = ["INBOUND", "OUTBOUND", "READABLE_FORMATS", "ROW_LIMIT", "check_layout", "create", "meta", "set_meta"]
+__all__ = [
+    "INBOUND",
+    "LATER",
+    "OUTBOUND",
+    "READABLE_FORMATS",
+    "ROW_LIMIT",
+    "add_later",
+    "check_layout",
+    "create",
+    "meta",
+    "set_meta",
+]
 
 READABLE_FORMATS: Final = frozenset({max(1, MAILBOX_FORMAT - 1), MAILBOX_FORMAT})
 ROW_LIMIT: Final = 1 << 20
@@ -119,7 +130,15 @@ OUTBOUND: Final[dict[str, str]] = {
   at INTEGER NOT NULL,
   UNIQUE (turn, block)
 )""",
+    "usage": """CREATE TABLE usage (
+  seq INTEGER PRIMARY KEY,
+  content TEXT NOT NULL,
+  at INTEGER NOT NULL
+)""",
 }
+
+LATER: Final = frozenset({"usage"})
+"""Tables that the first files of this format did not have: a writer adds them, a reader does without."""
 
 
 def _text(cell: object) -> str:
@@ -158,10 +177,17 @@ def check_layout(database: sqlite3.Connection, expected: dict[str, str], name: s
             raise MailboxDamaged(f"{name} holds a {kind} {label[:80]!r} on {table!r}, which is not ours")
         if statement != expected[label]:
             raise MailboxDamaged(f"{name}: {label!r} is a {kind} of another shape than ours")
-    missing = expected.keys() - found.keys()
+    missing = expected.keys() - found.keys() - LATER
     if missing:
         raise MailboxDamaged(f"{name} lacks {', '.join(sorted(missing))}")
     return True
+
+
+def add_later(database: sqlite3.Connection, statements: dict[str, str]) -> None:
+    """Make the tables that a sound file of an earlier version lacks, inside the caller's transaction."""
+    found = {_text(row[0]) for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for name in LATER & statements.keys() - found:
+        database.execute(statements[name])
 
 
 def create(database: sqlite3.Connection, statements: dict[str, str]) -> None:

@@ -116,7 +116,7 @@ if TYPE_CHECKING:
         TurnError,
         WebhookContent,
     )
-    from jackfield.models.reserved import AGENT_CHANNEL
+    from jackfield.models.reserved import AGENT_CHANNEL, GATEWAY_TOKEN, RESERVED_SECRETS
     from jackfield.models.runner_spec import (
         MAILBOX_FORMAT,
         RUNNER_PROTOCOL,
@@ -132,10 +132,13 @@ if TYPE_CHECKING:
         TaskRun,
         TaskState,
     )
+    from jackfield.models.usage import UsageEntry, UsageRow, UsageSource, UsageTotals
 
 __all__ = [
     "AGENT_CHANNEL",
+    "GATEWAY_TOKEN",
     "MAILBOX_FORMAT",
+    "RESERVED_SECRETS",
     "RUNNER_PROTOCOL",
     "SCRIPT_FAILED",
     "Ack",
@@ -225,6 +228,10 @@ __all__ = [
     "Trust",
     "TurnError",
     "UnknownSenderPolicy",
+    "UsageEntry",
+    "UsageRow",
+    "UsageSource",
+    "UsageTotals",
     "User",
     "WebhookContent",
     "Wiring",
@@ -343,7 +350,7 @@ _HOME_OF = {
         "TurnError",
         "WebhookContent",
     ),
-    "reserved": ("AGENT_CHANNEL",),
+    "reserved": ("AGENT_CHANNEL", "GATEWAY_TOKEN", "RESERVED_SECRETS"),
     "runner_spec": (
         "MAILBOX_FORMAT",
         "RUNNER_PROTOCOL",
@@ -359,6 +366,7 @@ _HOME_OF = {
         "TaskRun",
         "TaskState",
     ),
+    "usage": ("UsageEntry", "UsageRow", "UsageSource", "UsageTotals"),
 }
 _MODULE_OF = {name: module for module, names in _HOME_OF.items() for name in names}
 

@@ -35,6 +35,8 @@ class RunnerLimits:
     tool_seconds: float = 60.0
     provider_wait: float = 60.0
     """Waits inside one turn that belong to the provider, in all (architecture 5, rule 5)."""
+    provider_idle: float = 300.0
+    """How long the provider may say nothing at all in a turn while no tool runs and nothing is waited for."""
     heartbeat: float = 5.0
     poll: float = 1.0
 
@@ -95,6 +97,8 @@ class RunnerSpec:
     """Where the group's installed packages lie, as the runner sees them, by package manager (`pip`, `npm`)."""
     secrets: dict[str, str] = field(default_factory=dict)
     """What the runner finds at its descriptor: by name which version, never a value."""
+    gateway: str = ""
+    """Where the runner finds the model gateway, without the token that is among its secrets; empty when it has none."""
     limits: RunnerLimits = RunnerLimits()
     timezone: str = "UTC"
     unwrapped: str = "origin"

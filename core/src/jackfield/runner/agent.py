@@ -97,9 +97,7 @@ class Agent:
         add_packages(os.environ, spec.package_folders)
         self.tools = Toolbox.of(self._bind(engine), spec, secrets, board, clock, self._tool_called)
         in_process = self.conversation.capabilities.in_process_tools
-        self._opening = Opening(
-            spec, engine, mail, self.tools, in_process=in_process, token=secrets.gateway_token
-        )
+        self._opening = Opening(spec, engine, mail, self.tools, in_process=in_process, token=secrets.gateway_token)
         self.last_origin: Address | None = None
         """Where the last answered person spoke, as far as this runner has written it down."""
         self._told_instead: str | None = None

@@ -66,7 +66,7 @@ def forgotten_up_to(db: sqlite3.Connection, session_id: SessionId) -> OutCursor:
     cursor = sessions.cursors(db, session_id)
     first = db.execute("SELECT min(out_seq) FROM deliveries WHERE session_id = ?", (session_id,)).fetchone()[0]
     seq = cursor.seq if first is None else min(cursor.seq, int(first) - 1)
-    return OutCursor(seq=seq, change=cursor.change, activity=cursor.activity)
+    return OutCursor(seq=seq, change=cursor.change, activity=cursor.activity, usage=cursor.usage)
 
 
 def closed_sessions(db: sqlite3.Connection, before: UnixMs, limit: int = 100) -> list[tuple[SessionId, AgentGroupId]]:

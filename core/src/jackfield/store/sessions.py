@@ -45,11 +45,13 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class OutCursor:
-    """How far the host has read `outbound.db`: the last message, the last change of an ack, the last activity row."""
+    """How far the host has read `outbound.db`: the last message, the last change of an ack, the last activity row, the
+    last use of a model."""
 
     seq: int = 0
     change: int = 0
     activity: int = 0
+    usage: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,23 +176,26 @@ def begin_epoch(db: sqlite3.Connection, session_id: SessionId, now: UnixMs) -> i
 def cursors(db: sqlite3.Connection, session_id: SessionId) -> OutCursor:
     """Where reading its `outbound.db` goes on; zeros for an unknown session."""
     row = db.execute(
-        "SELECT seq_cursor, change_cursor, activity_cursor FROM sessions WHERE id = ?", (session_id,)
+        "SELECT seq_cursor, change_cursor, activity_cursor, usage_cursor FROM sessions WHERE id = ?", (session_id,)
     ).fetchone()
     return OutCursor() if row is None else OutCursor(*row)
 
 
 def move_cursors(db: sqlite3.Connection, session_id: SessionId, to: OutCursor) -> None:
-    """Each of the three only ever grows, whatever order the calls come in."""
+    """Each of them only ever grows, whatever order the calls come in."""
     db.execute(
         "UPDATE sessions SET seq_cursor = max(seq_cursor, ?), change_cursor = max(change_cursor, ?), "
-        "activity_cursor = max(activity_cursor, ?) WHERE id = ?",
-        (to.seq, to.change, to.activity, session_id),
+        "activity_cursor = max(activity_cursor, ?), usage_cursor = max(usage_cursor, ?) WHERE id = ?",
+        (to.seq, to.change, to.activity, to.usage, session_id),
     )
 
 
 def reset_cursors(db: sqlite3.Connection, session_id: SessionId) -> None:
     """Begin reading at the start: the session has a fresh mailbox."""
-    db.execute("UPDATE sessions SET seq_cursor = 0, change_cursor = 0, activity_cursor = 0 WHERE id = ?", (session_id,))
+    db.execute(
+        "UPDATE sessions SET seq_cursor = 0, change_cursor = 0, activity_cursor = 0, usage_cursor = 0 WHERE id = ?",
+        (session_id,),
+    )
 
 
 def unpark_due(db: sqlite3.Connection, now: UnixMs) -> int:

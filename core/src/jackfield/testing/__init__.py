@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from jackfield.testing.distributions import Site, install_project, make_distribution
     from jackfield.testing.host_recorder import AgentRecorder, ApprovalRecorder, HostRecorder
+    from jackfield.testing.model_recorder import ModelRecorder
     from jackfield.testing.recorders import ChannelMemory, ChannelRecorder, ToolRecorder
     from jackfield.testing.schedule_recorder import ScheduleRecorder
     from jackfield.testing.tools import bind_tools
@@ -52,6 +53,7 @@ __all__ = [
     "ExtensionContract",
     "HostRecorder",
     "ManualClock",
+    "ModelRecorder",
     "PackContract",
     "Peer",
     "PluginContract",
@@ -73,6 +75,7 @@ _HOME_OF = {
     "clock": ("ManualClock",),
     "distributions": ("Site", "install_project", "make_distribution"),
     "host_recorder": ("AgentRecorder", "ApprovalRecorder", "HostRecorder"),
+    "model_recorder": ("ModelRecorder",),
     "recorders": ("ChannelMemory", "ChannelRecorder", "ToolRecorder"),
     "schedule_recorder": ("ScheduleRecorder",),
     "workshop_recorder": ("WorkshopRecorder",),

@@ -12,6 +12,7 @@ from jackfield.clock import Clock, SystemClock
 from jackfield.errors import NotFound
 from jackfield.ids import AgentGroupId, ApprovalId, RequestId, SessionId, derive_id
 from jackfield.models import AgentGroup
+from jackfield.testing.model_recorder import ModelRecorder
 from jackfield.testing.schedule_recorder import ScheduleRecorder
 from jackfield.testing.waiting import Changes
 from jackfield.testing.workshop_recorder import WorkshopRecorder
@@ -115,6 +116,7 @@ class HostRecorder:
         self.schedule = ScheduleRecorder()
         self.workshop = WorkshopRecorder()
         self.agents = AgentRecorder(self.approvals)
+        self.models = ModelRecorder()
 
     @property
     def install_id(self) -> str:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from jackfield.errors import UsageError
 from jackfield.ids import AgentGroupId
+from jackfield.models.reserved import RESERVED_SECRETS
 from jackfield.store.secrets import SealedSecret, SecretKind
 
 __all__ = ["Given", "HeldSecret", "Mode", "check_name", "from_environment", "given_to", "global_one", "variable"]
@@ -41,6 +42,10 @@ class Given:
     why: Literal["scoped", "assigned", "all"]
 
 
+NAME_LENGTH = 100
+"""Characters of a secret's name."""
+
+
 def variable(name: str) -> str:
     """The environment variable that goes before the store, for channels."""
     return ENVIRONMENT + name.upper().replace("-", "_")
@@ -57,6 +62,16 @@ def check_name(name: str, kind: SecretKind) -> str:
     Raises:
         UsageError: it can't.
     """
+    if name.upper().startswith(RESERVED_SECRETS):
+        raise UsageError(
+            f"{_shown(name)} can't be the name of a secret: Jackfield keeps names that begin with {RESERVED_SECRETS}",
+            fix="choose another name",
+        )
+    if len(name) > NAME_LENGTH:
+        raise UsageError(
+            f"the name of a secret has {NAME_LENGTH} characters at most, not {len(name):,}",
+            fix="choose a shorter one; the value is asked for",
+        )
     if kind is SecretKind.CHANNEL_TOKEN:
         if not _FOR_CHANNELS.fullmatch(name):
             raise UsageError(

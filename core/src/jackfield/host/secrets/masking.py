@@ -37,6 +37,7 @@ from jackfield.models import (
     StoredFile,
     TaskContent,
     TurnError,
+    UsageEntry,
     WebhookContent,
 )
 from jackfield.redaction import REDACTOR
@@ -71,6 +72,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Ack: ("error",),
     TurnError: ("message", "message_for_user"),
     ActivityRow: ("target", "summary"),
+    UsageEntry: ("provider", "model"),
 }
 """Of each model, the fields that hold text, or models that do."""
 _JSON: dict[type, str] = {ActionRequest: "arguments", Response: "body"}
@@ -91,6 +93,7 @@ def masked_batch(batch: OutboundBatch) -> OutboundBatch:
         rows=[_masked(row) for row in batch.rows],
         acks=[_masked(ack) for ack in batch.acks],
         activity=[_masked(item) for item in batch.activity],
+        usage=[_masked(item) for item in batch.usage],
     )
 
 

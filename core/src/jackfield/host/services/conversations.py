@@ -10,7 +10,7 @@ from jackfield.clock import UnixMs
 from jackfield.errors import Conflict, NotFound
 from jackfield.host.access import REFUSALS
 from jackfield.host.agents.ends import other_end
-from jackfield.host.parking import SCOPES, scope_key
+from jackfield.host.parking import SCOPES, Keys, scope_keys
 from jackfield.host.services.context import Args, ServiceContext, operation
 from jackfield.host.services.shapes import delivery_json, inbound_json, refused_json, session_json
 from jackfield.host.text_of import text_of
@@ -237,7 +237,7 @@ async def message_retry(context: ServiceContext, args: Args) -> dict[str, Any]:
                 return None
             sessions.unpark(db, entry.session_id)
             for scope in SCOPES:
-                sessions.unpark_scope(db, scope, shared)
+                sessions.unpark_scope(db, scope, shared[scope])
             inbound.revive(db, entry.id, now)
             # As a retry that is due now: the timer raises the attempt in the mailbox and wakes the session.
             inbound.set_state(db, entry.id, InboundState.RETRYING, now, next_try_at=now, reason=OPERATOR)
@@ -261,11 +261,11 @@ async def message_retry(context: ServiceContext, args: Args) -> dict[str, Any]:
     return await _shown(context, args.text("id"))
 
 
-async def _scope_of(context: ServiceContext, session_id: str) -> str:
+async def _scope_of(context: ServiceContext, session_id: str) -> Keys:
     """What the session shares with others: trying again is also trying that again."""
     session = await context.session(session_id)
     group = await context.hub.store.read(groups.agent_group, session.agent_group_id)
-    return scope_key(context.hub, group) if group is not None else ""
+    return scope_keys(context.hub, group) if group is not None else {"credential": "", "provider": ""}
 
 
 @operation("message.drop")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from jackfield.store.migrations.m0001_initial import STATEMENTS as INITIAL
 from jackfield.store.migrations.m0002_people import STATEMENTS as PEOPLE
+from jackfield.store.migrations.m0003_models import STATEMENTS as MODELS
 
 __all__ = ["MIGRATIONS", "Kept", "Leftovers", "Migration"]
 
@@ -59,4 +60,8 @@ class Migration:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-MIGRATIONS: tuple[Migration, ...] = (Migration(1, "initial", INITIAL), Migration(2, "people", PEOPLE))
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(1, "initial", INITIAL),
+    Migration(2, "people", PEOPLE),
+    Migration(3, "models", MODELS),
+)
