@@ -247,6 +247,7 @@ async def test_a_stranger_is_asked_about_once_and_their_first_message_arrives_on
         done = await door.decide("allow")
         assert done.outcome_text == "They are answered from now on"
         assert await door.inboxes() == ["queued let me in"]
+        assert await door.audit() == {"unknown_sender_request_approval": 20}, "that one was taken after all"
         again = await door.bench.hub.store.read(events.event, first)
         assert again is not None and again.state == "routed"
         await door.say("thanks")
@@ -528,6 +529,7 @@ async def test_an_ignored_chat_is_remembered_and_wiring_it_takes_that_back(tmp_p
         await door.decide("deny")
         (chat,) = await door.bench.hub.store.read(chats.messaging_groups)
         assert chat.denied_at is not None
+        assert await door.bench.hub.store.read(chats.denied_by) == {chat.id: BOSS}
         await door.say("hello again")
         assert await door.pending() == [] and await door.bodies() == []
         door.bench.clock.seconds += 31 * DAY / 1000

@@ -196,8 +196,9 @@ def record(
     state = EventState.ROUTED if taken else EventState.IGNORED
     if not events.finish(db, arrival.event_id, state, now=now, reason=reasons, keep=keep):
         return
-    refused = [outcome for outcome in outcomes if outcome.state is InboundState.REFUSED]
-    for outcome in refused:
+    # By reason, since a message that several agents refused is one message.
+    refused = {outcome.reason: outcome for outcome in outcomes if outcome.state is InboundState.REFUSED}
+    for outcome in refused.values():
         _audit(db, event, outcome.reason, now, outcome.wired.group)
     if not taken and not refused:
         _audit(db, event, "no_agent_engaged", now)

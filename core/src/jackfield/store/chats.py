@@ -13,6 +13,7 @@ from jackfield.store import deliveries
 from jackfield.store.text import storable
 
 __all__ = [
+    "denied_by",
     "deny_chat",
     "ensure_messaging_group",
     "messaging_group",
@@ -107,13 +108,18 @@ def rename_chat(db: sqlite3.Connection, id: MessagingGroupId, name: str | None) 
     return _changed(db, id, "name = ?", (storable(name),))
 
 
-def deny_chat(db: sqlite3.Connection, id: MessagingGroupId, at: UnixMs | None) -> MessagingGroup:
-    """Remember that an operator wants no agent there; None takes that back (messaging.md 1.5).
+def deny_chat(db: sqlite3.Connection, id: MessagingGroupId, at: UnixMs | None, by: str | None = None) -> MessagingGroup:
+    """Remember that somebody wants no agent there; None takes that back (messaging.md 1.5).
 
     Raises:
         NotFound: no such chat.
     """
-    return _changed(db, id, "denied_at = ?", (at,))
+    return _changed(db, id, "denied_at = ?, denied_by = ?", (at, by))
+
+
+def denied_by(db: sqlite3.Connection) -> dict[MessagingGroupId, str]:
+    """Who denied which chat, as far as it is known."""
+    return dict(db.execute("SELECT id, denied_by FROM messaging_groups WHERE denied_by IS NOT NULL"))
 
 
 def move_chat(db: sqlite3.Connection, id: MessagingGroupId, new_address: Address) -> MessagingGroup:

@@ -35,6 +35,7 @@ __all__ = [
     "reopen",
     "reopen_kept",
     "set_cursor",
+    "take_back_drop",
     "unfinished",
     "unrouted",
 ]
@@ -280,6 +281,14 @@ def audit_drop(
             now,
         ),
     )
+
+
+def take_back_drop(db: sqlite3.Connection, address: Address, sender: str, reason: str) -> None:
+    """Somebody takes one of these messages after all: it does not count any more."""
+    key = (address.channel_type, address.instance, address.platform_id, sender, reason)
+    at = "channel_type = ? AND instance = ? AND platform_id = ? AND sender = ? AND reason = ?"
+    db.execute(f"UPDATE drops SET count = count - 1 WHERE {at}", key)
+    db.execute(f"DELETE FROM drops WHERE {at} AND count <= 0", key)
 
 
 def drops(db: sqlite3.Connection, limit: int = 50) -> list[Drop]:

@@ -248,7 +248,7 @@ class Strangers:
 
         def ignore(db: sqlite3.Connection) -> None:
             if chats.messaging_group(db, chat_id) is not None:
-                chats.deny_chat(db, chat_id, now)
+                chats.deny_chat(db, chat_id, now, decision.by)
             events.forget_words(db, event_id)
 
         if decision.value == DENY:
@@ -272,7 +272,7 @@ class Strangers:
             chats.deny_chat(db, chat_id, None)
             if user is not None:
                 _let_in(db, UserId(user), chat.address.channel_type, person, group_id, by, now)
-            events.reopen_kept(db, event_id)
+            _reopen_kept(db, event_id)
             return group
 
         group = await self._hub.store.write(connect)
@@ -330,13 +330,27 @@ def _route_again(db: sqlite3.Connection, wired: Sequence[Wiring], asked: Collect
     Those keep what they have, since it has the same id in the same inbox.  Where the conversation of one was ended
     since, it would come there as something new: then the others don't get it either, and the sender must write again.
     """
-    if events.reopen_kept(db, event_id):
+    if _reopen_kept(db, event_id):
         return
     taken = {one.agent_group_id: inbound.entry(db, InboundId(derive_id("in", event_id, one.id))) for one in wired}
     had = [sessions.session(db, entry.session_id) for entry in taken.values() if entry is not None]
     lives = all(session is not None and session.status is SessionStatus.ACTIVE for session in had)
     if had and lives and any(group in asked and entry is None for group, entry in taken.items()):
         events.reopen(db, event_id)
+
+
+def _reopen_kept(db: sqlite3.Connection, event_id: EventId) -> bool:
+    """Have a kept message routed; it does not count any more as one that nobody took."""
+    stored = events.event(db, event_id)
+    if stored is None or not events.reopen_kept(db, event_id):
+        return False
+    try:
+        message = loads(MessageReceived, stored.body)
+    except MalformedData:
+        return True  # the router tells what is wrong with it
+    for reason in (stored.reason or "").split(", "):
+        events.take_back_drop(db, message.address, message.sender.handle, reason)
+    return True
 
 
 def _is_addressed(event: MessageReceived) -> bool:

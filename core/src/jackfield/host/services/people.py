@@ -111,6 +111,7 @@ async def user_denied(context: ServiceContext, args: Args) -> dict[str, Any]:
 
     def look(db: sqlite3.Connection) -> dict[str, Any]:
         known = {chat.id: chat for chat in chats.messaging_groups(db)}
+        by = chats.denied_by(db)
         return {
             "senders": [
                 {
@@ -127,6 +128,7 @@ async def user_denied(context: ServiceContext, args: Args) -> dict[str, Any]:
                 {
                     "chat": str(chat.address),
                     "name": chat.name,
+                    "by": by.get(chat.id),
                     "at": moment(chat.denied_at),
                     "until": moment(UnixMs(chat.denied_at + days * 86_400_000)),
                 }
@@ -176,9 +178,10 @@ async def owner_list(context: ServiceContext, args: Args) -> list[dict[str, Any]
 async def owner_add(context: ServiceContext, args: Args) -> dict[str, Any]:
     user, now = await _user(context, args), context.hub.clock.now()
     role = Role(user_id=user, role=RoleName.OWNER, agent_group_id=None, granted_by=None, granted_at=now)
+    name = args.name("name") if args.given("name") else None
 
     def add(db: sqlite3.Connection) -> bool:
-        people.ensure_user(db, user, user.partition(":")[0], args.optional_text("name"), now)
+        people.ensure_user(db, user, user.partition(":")[0], name, now)
         if any(known.role is RoleName.OWNER for known in people.roles_of(db, user)):
             return False
         people.grant(db, role)
@@ -233,9 +236,10 @@ async def admin_add(context: ServiceContext, args: Args) -> dict[str, Any]:
         granted_by=None,
         granted_at=now,
     )
+    name = args.name("name") if args.given("name") else None
 
     def add(db: sqlite3.Connection) -> bool:
-        people.ensure_user(db, user, user.partition(":")[0], args.optional_text("name"), now)
+        people.ensure_user(db, user, user.partition(":")[0], name, now)
         return people.grant(db, role)
 
     changed = await context.hub.store.write(add)
@@ -268,9 +272,10 @@ async def member_list(context: ServiceContext, args: Args) -> list[dict[str, Any
 async def member_add(context: ServiceContext, args: Args) -> dict[str, Any]:
     user, group, now = await _user(context, args), await context.group(args.text("group")), context.hub.clock.now()
     member = Member(user_id=user, agent_group_id=AgentGroupId(group.id), added_by=None, added_at=now)
+    name = args.name("name") if args.given("name") else None
 
     def add(db: sqlite3.Connection) -> bool:
-        people.ensure_user(db, user, user.partition(":")[0], args.optional_text("name"), now)
+        people.ensure_user(db, user, user.partition(":")[0], name, now)
         if people.is_member(db, group.id, user):
             return False
         people.add_member(db, member)

@@ -74,6 +74,7 @@ _PEOPLE = (
         until INTEGER NOT NULL,
         PRIMARY KEY (messaging_group_id, user_id)
     ) STRICT, WITHOUT ROWID""",
+    "ALTER TABLE messaging_groups ADD COLUMN denied_by TEXT",
     """CREATE TABLE claims (
         digest TEXT PRIMARY KEY,
         created_at INTEGER NOT NULL,
