@@ -211,6 +211,32 @@ def test_the_hosts_errors_become_the_commands(host: FakeHost, capsys: Out) -> No
     }
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("task", "list", "--group", ""),
+        ("session", "list", "--group", "  "),
+        ("activity", "--session", ""),
+        ("logs", "--group", ""),
+        ("channel", "chats", "--instance", ""),
+        ("group", "packages", "add", "andy", "--pip", ""),
+        ("group", "list", "--home", ""),
+    ],
+)
+def test_an_option_with_nothing_in_it_is_refused(host: FakeHost, capsys: Out, command: tuple[str, ...]) -> None:
+    """`--group "$GROUP"` with no such variable must not mean all groups."""
+    assert main(list(command)) == 2
+    said = capsys.readouterr().err
+    assert "it is empty" in said and next(word for word in command if word.startswith("--")) in said
+    assert host.asked == []
+
+
+def test_an_empty_option_that_means_something_is_passed_on(host: FakeHost) -> None:
+    host.answers["task.update"] = {"id": "tsk_1", "state": "active", "next_local": None, "begun": False}
+    assert main(["task", "update", "tsk_1", "--cron", ""]) == 0
+    assert host.asked_for("task.update") == [{"id": "tsk_1", "cron": ""}]
+
+
 def test_lists_are_tables_and_names_are_harmless(host: FakeHost, capsys: Out) -> None:
     """C215."""
     host.answers["group.list"] = [group_json(), group_json("b", name=NASTY)]
@@ -455,6 +481,9 @@ def test_text_for_a_session_can_be_piped_in(host: FakeHost, monkeypatch: pytest.
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO("naïve\nsecond\xff\n".encode("latin-1")), encoding="utf-8"))
     assert main(["session", "send", "ses_1"]) == 0
     assert host.asked_for("session.send") == [{"id": "ses_1", "text": "na\ufffdve\nsecond\ufffd"}]
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"\xef\xbb\xbfmarked\n"), encoding="utf-8"))
+    assert main(["session", "send", "ses_1"]) == 0
+    assert host.asked_for("session.send")[-1]["text"] == "marked"
 
 
 def test_status_shows_what_is_wrong(host: FakeHost, capsys: Out) -> None:

@@ -71,3 +71,17 @@ def test_half_a_character_in_an_argument_is_named_before_anything_is_stored(valu
         args.text("chat")
     with pytest.raises(UsageError, match="chat holds bytes"):
         args.optional_text("chat")
+
+
+def test_an_empty_argument_is_refused_where_it_would_stand_for_everything() -> None:
+    args = Args({"group": "", "cron": ""})
+    with pytest.raises(UsageError, match="group is empty"):
+        args.optional_text("group")
+    assert args.optional_text("cron", empty=True) == ""
+    assert args.optional_text("session") is None
+
+
+def test_names_are_bounded() -> None:
+    assert Args({"name": "é" * 100}).name("name") == "é" * 100
+    with pytest.raises(UsageError, match="has 101 characters, more than 100"):
+        Args({"name": "é" * 101}).name("name")

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from jackfield.cli.state import State
 
-__all__ = ["Command", "Entry", "Group", "LazyGroup", "did_you_mean", "json_option"]
+__all__ = ["Command", "Entry", "Group", "LazyGroup", "MayBeEmpty", "did_you_mean", "json_option"]
 
 
 def _shared(name: str, take: str) -> Any:
@@ -21,6 +21,7 @@ def _shared(name: str, take: str) -> Any:
         if state is None or value in (None, False, 0):
             return
         if take == "home":
+            _refuse_empty(context, parameter, value)
             state.use_home(str(value))
         elif take == "color":
             state.color = False
@@ -80,6 +81,17 @@ def shared_options(*, hidden: bool) -> list[click.Parameter]:
     ]
 
 
+def _refuse_empty(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """An empty text is mostly a variable that was not set, and would mean something else than what was asked for."""
+    texts = value if isinstance(value, tuple) else (value,)
+    if any(isinstance(one, str) and not one.strip() for one in texts):
+        raise click.BadParameter("it is empty", context, parameter)
+
+
+class MayBeEmpty(click.Option):
+    """An option with which `''` means something."""
+
+
 def _take_json(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     state = context.find_object(State)
     if state is not None and value:
@@ -105,6 +117,14 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
         taken = {option for parameter in self.params for option in parameter.opts}
         self.params.extend(one for one in shared_options(hidden=True) if not taken.intersection(one.opts))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; then refuse options that were given an empty value."""
+        rest = super().parse_args(ctx, args)
+        for parameter in self.params:
+            if isinstance(parameter, click.Option) and not isinstance(parameter, MayBeEmpty):
+                _refuse_empty(ctx, parameter, ctx.params.get(parameter.name or ""))
+        return rest
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """The whole first sentence: lists break it over lines, and cut nothing off."""

@@ -15,6 +15,8 @@ from jackfield.cli.state import say
 
 __all__ = ["ago", "facts", "state_colour", "table", "text_of"]
 
+NAME_WIDTH = 64
+"""Columns of a name on a terminal."""
 _GOOD = {"ready", "running", "active", "sent", "completed", "done", "ok", "accepted"}
 _BAD = {"failed", "broken", "error", "auth_failed", "stopped", "refused", "blocked", "incompatible", "conflict"}
 _MIDDLE = {"degraded", "retrying", "parked", "waiting", "connecting", "reconnecting", "pending", "dropped", "sending"}
@@ -54,6 +56,8 @@ def table(
     sizes = {
         key: max(printable.width(head), *(printable.width(row[key]) for row in cells)) for key, head in columns.items()
     }
+    if "name" in sizes and sys.stdout.isatty():
+        sizes["name"] = min(sizes["name"], NAME_WIDTH)
     if wide is not None and sys.stdout.isatty():
         room = shutil.get_terminal_size().columns - sum(size + 2 for key, size in sizes.items() if key != wide)
         sizes[wide] = min(sizes[wide], max(12, room))

@@ -136,7 +136,8 @@ def send(session_id: str, text: str | None) -> None:
     if text is None:
         if sys.stdin.isatty():
             raise UsageError("the text is missing", fix="give it as an argument, or pipe it in")
-        text = sys.stdin.buffer.read().decode("utf-8", "replace").strip("\n")
+        # Some programs begin what they write with a byte order mark.
+        text = sys.stdin.buffer.read().decode("utf-8", "replace").removeprefix("\ufeff").strip("\n")
     if not text.strip():
         raise UsageError("the text is empty", fix="say something")
     result = call("session.send", id=session_id, text=text)

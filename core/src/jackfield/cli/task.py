@@ -7,7 +7,7 @@ from typing import Any, TextIO
 import click
 
 from jackfield.cli import output, printable
-from jackfield.cli.lazy import Group, json_option
+from jackfield.cli.lazy import Group, MayBeEmpty, json_option
 from jackfield.cli.state import Json, call, confirm, emit, say
 
 __all__ = ["task"]
@@ -74,7 +74,7 @@ def add(group: str, prompt: str, script: TextIO | None, **options: Any) -> None:
 @click.argument("task_id", metavar="ID")
 @click.option("--prompt", help="What the agent is to do.")
 @click.option("--at", help="When: 2027-03-14T09:00 in its time zone, or a time from now on like 1h30m.")
-@click.option("--cron", help="Repeat it so; '' for only once more.")
+@click.option("--cron", cls=MayBeEmpty, help="Repeat it so; '' for only once more.")
 @click.option("--timezone", help="IANA zone.")
 @click.option(
     "--script", type=click.File("r", encoding="utf-8"), help="File with another script; an empty one for none."

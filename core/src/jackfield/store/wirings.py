@@ -41,6 +41,8 @@ __all__ = [
     "wirings_of_group",
 ]
 
+NAME_LENGTH = 64
+"""Characters of a name that is made for a destination, before its number."""
 _COLUMNS = (
     "id, messaging_group_id, agent_group_id, engage_mode, engage_pattern, sender_scope, ignored_policy, session_mode, "
     "priority, origin, created_at"
@@ -318,7 +320,7 @@ def groups_that_reach(db: sqlite3.Connection, target: AgentGroupId) -> list[Agen
 
 def free_name(db: sqlite3.Connection, agent_group_id: AgentGroupId, text: str) -> str:
     """A destination's name made of a text, with -2, -3 and so on when the agent has another one called so."""
-    return _free_name(db, agent_group_id, destination_name(text))
+    return _free_name(db, agent_group_id, destination_name(text)[:NAME_LENGTH].strip("-"))
 
 
 def _require_group(db: sqlite3.Connection, agent_group_id: AgentGroupId) -> None:

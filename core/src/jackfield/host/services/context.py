@@ -179,6 +179,9 @@ def chat_address(text: str) -> Address:
     return found
 
 
+NAME_LENGTH = 100
+"""Characters of what people call an agent, a chat, a person or a destination; as `name` in `agent.toml`."""
+
 Service = Callable[[ServiceContext, "Args"], Awaitable[Any]]
 OPERATIONS: dict[str, Service] = {}
 """Every operation of the control socket by name."""
@@ -208,17 +211,38 @@ class Args:
         Raises:
             UsageError: it is missing, empty, or of another type.
         """
-        value = self.optional_text(name)
+        value = self.optional_text(name, empty=True)
         if not value:
             raise UsageError(f"{name} is missing")
         return value
 
-    def optional_text(self, name: str) -> str | None:
+    def optional_text(self, name: str, *, empty: bool = False) -> str | None:
+        """A text, or None where none is given; an empty one only where it means something, with `empty`.
+
+        Raises:
+            UsageError: it is empty, or of another type.
+        """
         value = self._values.get(name)
+        if value == "" and not empty:
+            raise UsageError(f"{name} is empty", fix="leave it out, or say what is meant")
         if value is not None and not isinstance(value, str):
             raise UsageError(f"{name} must be text, got {value!r}")
         if value is not None and not _whole(value):
             raise UsageError(f"{name} holds bytes that are no UTF-8, or half a character")
+        return value
+
+    def name(self, name: str) -> str:
+        """What something is to be called: a text of `NAME_LENGTH` at most.
+
+        Raises:
+            UsageError: it is missing, empty, too long, or of another type.
+        """
+        value = self.text(name)
+        if len(value) > NAME_LENGTH:
+            raise UsageError(
+                f"the {name} {value[:40] + '…'!r} has {len(value):,} characters, more than {NAME_LENGTH}",
+                fix="choose a shorter one",
+            )
         return value
 
     def words(self, name: str) -> list[str]:

@@ -86,7 +86,7 @@ async def session_show(context: ServiceContext, args: Args) -> dict[str, Any]:
 async def session_tail(context: ServiceContext, args: Args) -> list[dict[str, Any]]:
     """What was said, oldest first; with `after` (an `at` of an earlier answer) only what came since."""
     session = await context.session(args.text("id"))
-    after, limit = args.optional_text("after") or "", args.number("limit", 50, low=1, high=1000)
+    after, limit = args.optional_text("after", empty=True) or "", args.number("limit", 50, low=1, high=1000)
 
     def look(db: sqlite3.Connection) -> list[dict[str, Any]]:
         said = [

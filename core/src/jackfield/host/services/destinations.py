@@ -39,7 +39,7 @@ async def destination_add(context: ServiceContext, args: Args) -> dict[str, Any]
     What is there already, under whatever name, stays when no name is asked for.
     """
     group, text = await context.group(args.text("group")), args.text("target")
-    name, both = args.optional_text("name"), args.flag("both")
+    name, both = args.name("name") if args.given("name") else None, args.flag("both")
     target = await _target(context, text)
     if both and isinstance(target, MessagingGroup):
         raise UsageError("--both is for two agents", fix=f"`jackfield wire {text} {group.folder}` lets a chat be heard")

@@ -70,7 +70,7 @@ def add_group(db: sqlite3.Connection, group: AgentGroup) -> None:
 @operation("home.setup")
 async def home_setup(context: ServiceContext, args: Args) -> dict[str, Any]:
     """The first group and the first owner: what `init` asks for.  Repeating it changes nothing."""
-    folder, name, user = valid_folder(args.text("folder")), args.text("name"), args.text("user")
+    folder, name, user = valid_folder(args.text("folder")), args.name("name"), args.text("user")
     now = context.hub.clock.now()
     owner = user_id(TERMINAL, user)
 
@@ -130,7 +130,7 @@ async def group_show(context: ServiceContext, args: Args) -> dict[str, Any]:
 async def group_add(context: ServiceContext, args: Args) -> dict[str, Any]:
     folder = valid_folder(args.text("folder"))
     group = AgentGroup(
-        id=AgentGroupId(new_id("ag")), name=args.text("name"), folder=folder, created_at=context.hub.clock.now()
+        id=AgentGroupId(new_id("ag")), name=args.name("name"), folder=folder, created_at=context.hub.clock.now()
     )
 
     def add(db: sqlite3.Connection) -> None:
@@ -244,7 +244,7 @@ async def chat_set(context: ServiceContext, args: Args) -> dict[str, Any]:
     chat = await context.chat(args.text("chat"))
     if chat is None:
         raise NotFound(f"there is no chat {args.text('chat')!r}", fix="see `jackfield channel chats`")
-    name, policy = args.optional_text("name"), args.optional_text("policy")
+    name, policy = args.name("name") if args.given("name") else None, args.optional_text("policy")
     wanted = args.choice("policy", UnknownSenderPolicy, chat.unknown_sender_policy)
     if name is None and policy is None:
         raise UsageError("say what to set: policy or name")

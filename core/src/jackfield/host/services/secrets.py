@@ -98,7 +98,7 @@ def _renew(context: ServiceContext) -> None:
 @operation("secret.set")
 async def secret_set(context: ServiceContext, args: Args) -> dict[str, Any]:
     kind = args.choice("kind", SecretKind, SecretKind.GENERIC) if args.optional_text("kind") else None
-    name, value = args.text("name"), args.optional_text("value") or ""
+    name, value = args.text("name"), args.optional_text("value", empty=True) or ""
     if REDACTOR(name) != name:
         raise UsageError(
             "what should be the name looks like a secret itself", fix="give a name; the value is asked for"
