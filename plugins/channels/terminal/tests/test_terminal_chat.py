@@ -119,6 +119,43 @@ def test_without_a_group_the_known_ones_are_named(tmp_path: Path) -> None:
     assert done.returncode == 2 and "the groups are: home, bob" in done.stderr
 
 
+def test_at_a_terminal_one_of_several_agents_is_chosen_by_number(tmp_path: Path) -> None:
+    opened = Terminal(tmp_path)
+    try:
+        assert "1. " in opened.until("2. Bob (bob)")
+        opened.until("Talk to")
+        opened.type("7\n")
+        opened.until("Talk to")
+        opened.type("2\n")
+        opened.until("›")
+        opened.type("hello\r")
+        opened.until("You said: hello")
+    finally:
+        opened.close()
+
+
+def test_ctrl_c_at_the_choice_of_an_agent_ends_it(tmp_path: Path) -> None:
+    opened = Terminal(tmp_path)
+    try:
+        opened.until("Talk to")
+        opened.process.send_signal(signal.SIGINT)
+        assert opened.ended() in (1, 130)
+    finally:
+        opened.close()
+
+
+def test_a_mark_at_the_beginning_of_what_is_piped_is_no_text(tmp_path: Path) -> None:
+    done = run(tmp_path, "\ufeffone\n", "home")
+    assert (done.returncode, done.stdout) == (0, "You said: one\n")
+    done = run(tmp_path, "\ufeffone\ntwo\n", "home", "--lines")
+    assert done.stdout == "You said: one\nYou said: two\n"
+
+
+def test_an_empty_name_of_a_thread_is_refused(tmp_path: Path) -> None:
+    done = run(tmp_path, "x", "home", "--thread", "")
+    assert done.returncode == 2 and "--thread is empty" in done.stderr
+
+
 def test_a_reader_that_left_ends_it_quietly(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)

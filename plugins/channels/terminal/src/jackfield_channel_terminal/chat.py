@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -71,6 +71,8 @@ def command(
     the answers go to standard output, and the command ends when everything is answered. It exits with 1 when the turn
     failed or time ran out.
     """
+    if thread is not None and not thread.strip():
+        raise UsageError("--thread is empty", fix="leave it out, or name the conversation")
     options = Options(
         group=group,
         thread=thread,
@@ -87,7 +89,10 @@ def command(
     if message is not None and lines:
         raise UsageError("--lines reads standard input, --message does not: give one of them")
     try:
-        code = asyncio.run(_main(options))
+        try:
+            code = asyncio.run(_main(options))
+        except _Several as several:
+            code = asyncio.run(_main(replace(options, group=_ask_which(several.groups))))
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
@@ -109,6 +114,8 @@ async def _main(options: Options) -> int:
             if group is not None or problem.fix is not None:
                 raise
             # The channel has no group of its own to offer.
+            if options.message is None and not options.files and not options.machine and sys.stdin.isatty():
+                raise _Several(groups) from None
             known = ", ".join(str(each["folder"]) for each in groups)
             raise UsageError(problem.message, fix=f"the groups are: {known}") from None
 
@@ -126,6 +133,22 @@ async def _talk(client: LocalClient, options: Options, group: str | None, name: 
     from jackfield_channel_terminal.piped import talk_plainly
 
     return await talk_plainly(client, options, group)
+
+
+class _Several(Exception):
+    """The person at the terminal must say to which agent they talk; that is asked where Ctrl-C works."""
+
+    def __init__(self, groups: list[dict[str, Any]]) -> None:
+        self.groups = groups
+
+
+def _ask_which(groups: list[dict[str, Any]]) -> str:
+    """Offer the groups by number; the folder of the one that is chosen."""
+    from jackfield_channel_terminal.cleaning import clean_name
+
+    for number, group in enumerate(groups, 1):
+        click.echo(f"{number:>3}. {clean_name(str(group['name']))} ({group['folder']})", err=True)
+    return str(groups[click.prompt("Talk to", type=click.IntRange(1, len(groups)), err=True) - 1]["folder"])
 
 
 def _pick(groups: list[dict[str, Any]], wanted: str | None) -> tuple[str | None, str]:

@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 MAX_BYTES = 4 * 1024 * 1024
 """More than this is a file, not a message."""
+MARK = "\ufeff"
+"""A byte order mark, with which some programs begin what they write."""
 
 
 async def _in_daemon(work: Callable[[], T]) -> T:
@@ -48,7 +50,7 @@ async def _in_daemon(work: Callable[[], T]) -> T:
 
 
 async def whole_stdin() -> str:
-    """All of it, without the line end at its end.
+    """All of it, without the line end at its end and a byte order mark at its beginning.
 
     Raises:
         UsageError: it is larger than a message may be.
@@ -59,13 +61,16 @@ async def whole_stdin() -> str:
             f"standard input has more than {MAX_BYTES:,} bytes, too much for a message",
             fix="write it to a file and send that: jackfield chat --file PATH",
         )
-    return data.decode("utf-8", "replace").rstrip("\r\n")
+    return _text(data).removeprefix(MARK)
 
 
 async def lines_of_stdin() -> AsyncIterator[str]:
     """Line by line, without line ends."""
-    while True:
-        line = await _in_daemon(lambda: sys.stdin.buffer.readline(MAX_BYTES))
-        if not line:
-            return
-        yield line.decode("utf-8", "replace").rstrip("\r\n")
+    first = True
+    while line := await _in_daemon(lambda: sys.stdin.buffer.readline(MAX_BYTES)):
+        yield _text(line).removeprefix(MARK) if first else _text(line)
+        first = False
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").rstrip("\r\n")
