@@ -6,8 +6,10 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -16,13 +18,13 @@ from approval_kit import CardDesk, open_card_desk
 from hypothesis import given
 from hypothesis import strategies as st
 from jackfield.api import ApprovalChoice, ApprovalField, ApprovalState, ChannelInfo
-from jackfield.clock import UnixMs
+from jackfield.clock import UnixMs, from_datetime, local_iso, zoned_text
 from jackfield.errors import Ambiguous, ChatNotFound, NobodyListening, RolledBack, TooLarge, Transient
 from jackfield.host.approvals import YES_NO
 from jackfield.host.approvals.answers import typed_choice
 from jackfield.host.approvals.cards import literal, quoted
 from jackfield.host.approvals.policy import approvers, preferred
-from jackfield.ids import AgentGroupId, UserId
+from jackfield.ids import AgentGroupId, ApprovalId, UserId
 from jackfield.models import Address, AgentGroup, Role, RoleName, Support, Trust
 from jackfield.store import approval_cards, groups, people
 from jackfield.store.approvals import Via
@@ -34,7 +36,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[CardDesk]:
         yield made
 
 
-async def asked(desk: CardDesk, **more: Any) -> str:
+async def asked(desk: CardDesk, **more: Any) -> ApprovalId:
     ticket = await desk.request(**more)
     await desk.quiet()
     return ticket.id
@@ -69,6 +71,26 @@ async def test_admins_of_the_group_are_asked_before_global_ones_and_owners(desk:
     await desk.grant("fake:sue", RoleName.ADMIN, scoped=True)
     await asked(desk)
     assert [call.address.platform_id for call in desk.cards()] == ["dm-sue"]
+
+
+async def test_a_time_is_told_in_the_zone_of_whoever_is_asked(desk: CardDesk) -> None:
+    """C109; whoever has none is told the host's."""
+    await desk.grant("fake:olga")
+    id = await asked(desk)
+    until = zoned_text((await desk.engine.get(id)).expires_at, ZoneInfo("UTC"))
+    (shown,) = [card.message.prompt for card in desk.cards()]
+    assert shown is not None and f"*Until {until};" in shown.question
+    await desk.bench.hub.store.write(people.set_timezone, UserId("fake:olga"), "Asia/Kolkata")
+    await asked(desk, payload={"n": 2})
+    shown = desk.cards()[1].message.prompt
+    assert shown is not None and " +05:30 (Asia/Kolkata);" in shown.question
+
+
+def test_a_moment_in_a_zone_has_its_offset() -> None:
+    at = from_datetime(datetime(2026, 7, 1, 22, 5, 9, tzinfo=UTC))
+    assert zoned_text(at, ZoneInfo("Europe/Berlin")) == "2026-07-02 00:05 +02:00 (Europe/Berlin)"
+    assert zoned_text(at, ZoneInfo("America/St_Johns")) == "2026-07-01 19:35 -02:30 (America/St_Johns)"
+    assert local_iso(at, ZoneInfo("Europe/Berlin")) == "2026-07-02T00:05:09+02:00"
 
 
 async def test_who_can_not_be_reached_is_passed_over(desk: CardDesk) -> None:
@@ -117,7 +139,7 @@ async def test_what_an_agent_asks_in_the_terminal_is_shown_there(desk: CardDesk)
     assert [call.address.platform_id for call in desk.cards()] == ["c-1"]
     told = await desk.click(id, handle="root", chat="c-1", trust=Trust.OPERATOR)
     assert told is not None and told[0]
-    assert (await desk.engine.get(id)).decided_by == "operator"  # type: ignore[arg-type]
+    assert (await desk.engine.get(id)).decided_by == "operator"
 
 
 async def test_what_a_task_asks_is_shown_where_its_conversation_is(desk: CardDesk) -> None:
@@ -138,13 +160,13 @@ async def test_who_attaches_to_a_local_chat_is_shown_what_waits(desk: CardDesk) 
 
 
 def test_the_origins_own_channel_comes_first() -> None:
-    def role(user: str, kind: RoleName, group: str | None, at: int) -> Role:
-        return Role(user_id=UserId(user), role=kind, agent_group_id=group, granted_by=None, granted_at=at)  # type: ignore[arg-type]
+    def role(user: str, kind: RoleName, group: AgentGroupId | None, at: int) -> Role:
+        return Role(user_id=UserId(user), role=kind, agent_group_id=group, granted_by=None, granted_at=UnixMs(at))
 
     roles = [
         role("tg:o", RoleName.OWNER, None, 1), role("sl:g", RoleName.ADMIN, None, 3),
-        role("tg:g", RoleName.ADMIN, None, 2), role("sl:s", RoleName.ADMIN, "ag_1", 9),
-        role("sl:x", RoleName.ADMIN, "ag_2", 0), role("sl:g", RoleName.OWNER, None, 0),
+        role("tg:g", RoleName.ADMIN, None, 2), role("sl:s", RoleName.ADMIN, AgentGroupId("ag_1"), 9),
+        role("sl:x", RoleName.ADMIN, AgentGroupId("ag_2"), 0), role("sl:g", RoleName.OWNER, None, 0),
     ]  # fmt: skip
     people = approvers(roles, AgentGroupId("ag_1"))
     assert people == ["sl:s", "tg:g", "sl:g", "tg:o"]
@@ -255,9 +277,9 @@ async def test_only_those_who_may_decide_do_wherever_the_click_comes_from(desk: 
         ("mia", {}), ("sam", {}), ("sue", {"trust": Trust.UNVERIFIED}), ("sue", {"bot": True}),
         ("olga", {"chat": "c-1"}), ("root", {"trust": Trust.OPERATOR}),
     ):  # fmt: skip
-        told = await desk.click(id, handle=handle, **{"chat": "dm-sue", **more})  # type: ignore[arg-type]
+        told = await desk.click(id, handle=handle, **{"chat": "dm-sue", **more})  # type: ignore[arg-type]  # the values' types vary
         assert told is not None and not told[0], (handle, more)
-        assert (await desk.engine.get(id)).state is ApprovalState.PENDING  # type: ignore[arg-type]
+        assert (await desk.engine.get(id)).state is ApprovalState.PENDING
     told = await desk.click(id, handle="sue", chat="dm-sue")
     assert told is not None and told[0] and "✅ Approved by fake:sue" in told[1]
     assert len(desk.done) == 1
@@ -308,10 +330,10 @@ async def test_unknown_ids_unknown_values_and_questions_are_no_decisions(desk: C
         assert told is not None and not told[0]
     await desk.click("qst_lunch", "p")
     assert len(desk.asked_questions) == 1
-    assert (await desk.engine.get(id)).state is ApprovalState.PENDING  # type: ignore[arg-type]
+    assert (await desk.engine.get(id)).state is ApprovalState.PENDING
     told = await desk.click(id.upper(), "#1")
     assert told is not None and told[0], "a channel that forgot the values says which button it was"
-    assert (await desk.engine.get(id)).state is ApprovalState.REJECTED  # type: ignore[arg-type]
+    assert (await desk.engine.get(id)).state is ApprovalState.REJECTED
 
 
 async def test_the_same_click_that_comes_again_is_answered_as_the_one_that_counted(desk: CardDesk) -> None:
@@ -335,7 +357,7 @@ async def test_racing_clicks_of_several_people_decide_once(desk: CardDesk) -> No
         ]
         await asyncio.gather(*clicks)
         await desk.quiet()
-        item = await desk.engine.get(id)  # type: ignore[arg-type]
+        item = await desk.engine.get(id)
         deeds = [one for one in desk.done if one["n"] == number]
         assert len(deeds) == (1 if item.state is ApprovalState.APPROVED else 0)
     accepted = [reply for _, reply in desk.channel.replies if reply.accepted]
@@ -412,10 +434,10 @@ async def test_with_buttons_only_a_reply_to_the_card_counts(desk: CardDesk) -> N
     id = await asked(desk)
     assert not await desk.say("1")
     assert not await desk.say("Approve", to="p-99")
-    card = (await desk.bench.hub.store.read(approval_cards.cards_of, id))[0]  # type: ignore[arg-type]
+    card = (await desk.bench.hub.store.read(approval_cards.cards_of, id))[0]
     assert card.parts is not None
     assert await desk.say("2", to=card.parts[-1][-1])
-    assert (await desk.engine.get(id)).state is ApprovalState.REJECTED  # type: ignore[arg-type]
+    assert (await desk.engine.get(id)).state is ApprovalState.REJECTED
 
 
 async def test_of_several_that_wait_a_bare_number_means_none(tmp_path: Path) -> None:
@@ -446,12 +468,12 @@ async def test_cards_say_what_became_of_it_whoever_decided(desk: CardDesk) -> No
     for number, decide in enumerate(("approve", "reject", "cancel", "expire")):
         id = await asked(desk, payload={"n": number})
         if decide == "cancel":
-            await desk.engine.cancel(id, "operator", Via.CLI)  # type: ignore[arg-type]
+            await desk.engine.cancel(id, "operator", Via.CLI)
         elif decide == "expire":
             desk.bench.clock.seconds += 25 * 3600
             await desk.engine.due()
         else:
-            await desk.engine.decide(id, decide, "operator", Via.CLI, note="so be it")  # type: ignore[arg-type]
+            await desk.engine.decide(id, decide, "operator", Via.CLI, note="so be it")
         await desk.quiet()
         said = {
             "approve": "✅ Approved by operator: so be it\n\nit works",
@@ -508,21 +530,19 @@ async def test_a_card_that_can_not_be_changed_now_is_mended_later(desk: CardDesk
     await desk.grant("fake:olga")
     id = await asked(desk)
     desk.channel.script += [Transient("down")] * 2
-    await desk.engine.decide(id, "reject", "operator", Via.CLI)  # type: ignore[arg-type]
+    await desk.engine.decide(id, "reject", "operator", Via.CLI)
     await desk.quiet()
     assert not [call for call in desk.channel.arrived if call.kind == "edit"]
     await desk.engine.sweep()
     await desk.quiet()
-    assert next(call.text for call in desk.channel.arrived if call.kind == "edit").endswith(
-        "❌ Rejected by operator"
-    )
+    assert next(call.text for call in desk.channel.arrived if call.kind == "edit").endswith("❌ Rejected by operator")
 
 
 async def test_who_attaches_sees_at_once_what_was_decided_while_nobody_was_there(desk: CardDesk) -> None:
     desk.bench.directory.instances["fake"].info = ChannelInfo(type="fake", title="Fake", local=True)
     id = await asked(desk)
     desk.channel.script += [NobodyListening("nobody")] * 2
-    await desk.engine.decide(id, "reject", "operator", Via.CLI)  # type: ignore[arg-type]
+    await desk.engine.decide(id, "reject", "operator", Via.CLI)
     await desk.quiet()
     assert not [call for call in desk.channel.arrived if call.kind == "edit"]
     desk.engine.listening(Address("fake", "fake", "c-1"))
@@ -533,7 +553,7 @@ async def test_where_nothing_can_be_edited_a_new_message_says_it(tmp_path: Path)
     async with open_card_desk(tmp_path / "home", edit=Support.NONE) as desk:
         await desk.grant("fake:olga")
         id = await asked(desk)
-        await desk.engine.decide(id, "reject", "operator", Via.CLI)  # type: ignore[arg-type]
+        await desk.engine.decide(id, "reject", "operator", Via.CLI)
         await desk.quiet()
         assert desk.channel.texts[-1] == "**Do act**\n\n❌ Rejected by operator"
         assert sum("Rejected" in text for text in desk.channel.texts) == 1

@@ -56,10 +56,12 @@ def show(approval_id: str) -> None:
 def _show(found: Json) -> None:
     from jackfield.host.approvals.cards import quoted  # takes time to import
 
-    hidden = {"fields", "choices", "payload", "files", "digest", "reason", "title", "about"}
+    hidden = {"fields", "choices", "payload", "files", "digest", "reason", "title", "about", "expires_at"}
     output.facts(
         {
-            key.removesuffix("_at").replace("_", " "): output.ago(value) if key.endswith("_at") and value else value
+            key.removesuffix("_at").removesuffix("_local").replace("_", " "): output.ago(value)
+            if key.endswith("_at") and value
+            else value
             for key, value in found.items()
             if key not in hidden and value is not None
         }

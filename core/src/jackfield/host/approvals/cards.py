@@ -6,9 +6,10 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from zoneinfo import ZoneInfo
 
 from jackfield.api import ApprovalState
-from jackfield.clock import to_datetime
+from jackfield.clock import zoned_text
 from jackfield.models import Capabilities, Choice, OutMessage, Prompt, Support
 from jackfield.store.approvals import Approval, DeedOutcome, Via
 
@@ -159,9 +160,9 @@ def label(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", "".join(_visible(char) for char in text.replace("\n", " ")))
 
 
-def prompt(item: Approval, text: str) -> Prompt:
-    """The question with its buttons."""
-    until = f"{to_datetime(item.expires_at):%Y-%m-%d %H:%M} UTC"
+def prompt(item: Approval, text: str, zone: ZoneInfo) -> Prompt:
+    """The question with its buttons; `zone` is of whoever reads it."""
+    until = zoned_text(item.expires_at, zone)
     styles = {True: "primary", False: "danger"}
     return Prompt(
         id=item.id,
@@ -174,8 +175,8 @@ def prompt(item: Approval, text: str) -> Prompt:
     )
 
 
-def message(item: Approval, drawn: Drawn) -> OutMessage:
-    return OutMessage(prompt=prompt(item, drawn.text))
+def message(item: Approval, drawn: Drawn, zone: ZoneInfo) -> OutMessage:
+    return OutMessage(prompt=prompt(item, drawn.text, zone))
 
 
 def takes_all(can: Capabilities, sizes: Sequence[int]) -> bool:
@@ -226,6 +227,5 @@ def state_key(item: Approval) -> str:
     return f"{item.state} {item.outcome}" if told else str(item.state)
 
 
-def reminder_text(item: Approval) -> str:
-    until = f"{to_datetime(item.expires_at):%Y-%m-%d %H:%M} UTC"
-    return f"“{item.title}” still waits for your decision, until {until}."
+def reminder_text(item: Approval, zone: ZoneInfo) -> str:
+    return f"“{item.title}” still waits for your decision, until {zoned_text(item.expires_at, zone)}."

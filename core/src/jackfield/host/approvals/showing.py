@@ -14,9 +14,10 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from weakref import WeakValueDictionary
+from zoneinfo import ZoneInfo
 
 from jackfield.api import ApprovalState, SendPath
-from jackfield.clock import UnixMs
+from jackfield.clock import UnixMs, zone_or_utc
 from jackfield.errors import (
     Ambiguous,
     AuthFailed,
@@ -118,7 +119,7 @@ class Showing:
 
     async def _send(self, item: Approval, address: Address, user: str) -> bool:
         """Whether it lies before that person now, or may."""
-        drawn = await self._message(item, address)
+        drawn = await self._message(item, address, user)
         if drawn is None:
             log.info("%s can't be shown whole in %s", item.id, address)
             return False
@@ -151,19 +152,24 @@ class Showing:
         group = await self._hub.store.read(groups.agent_group, item.agent_group_id)
         return "" if group is None else cards.agent(group.name, group.folder)
 
-    async def _message(self, item: Approval, address: Address) -> OutMessage | None:
+    async def _zone(self, user: str) -> ZoneInfo:
+        """In which somebody is told times: their own, else the host's."""
+        known = await self._hub.store.read(people.user, UserId(user)) if user != LOCAL_OPERATOR else None
+        return zone_or_utc((known.timezone if known is not None else None) or self._hub.settings.timezone)
+
+    async def _message(self, item: Approval, address: Address, user: str) -> OutMessage | None:
         """The card as that chat can take it; None when not all of it can be shown there."""
         instance = self._channels.instance(address.channel_type, address.instance)
         if instance is None or instance.channel is None:
             return None
-        can, whose = instance.channel.capabilities(address), await self._whose(item)
+        can, whose, zone = instance.channel.capabilities(address), await self._whose(item), await self._zone(user)
         folder = folder_of(self._hub, item.id)
         drawn = cards.draw(item, whose, files=True)
         sizes = [len(text.encode()) for _, text in drawn.files] + [one.size for one in item.files]
         if not sizes or cards.takes_all(can, sizes):
             files = await asyncio.to_thread(_written, folder / SHOWN, drawn.files)
             files += [OutFile(one.name, str(folder / one.name), one.size) for one in item.files]
-            return replace(cards.message(item, drawn), files=tuple(files))
+            return replace(cards.message(item, drawn, zone), files=tuple(files))
         drawn = cards.draw(item, whose, files=False)
         text = drawn.text
         for one in item.files:
@@ -173,7 +179,7 @@ class Showing:
             text += f"\n\n**{cards.label(one.name)}:** {cards.literal(content)}"
         if len(text) > cards.INLINE:
             return None
-        return cards.message(item, replace(drawn, text=text))
+        return cards.message(item, replace(drawn, text=text), zone)
 
     # ---- afterwards
 
@@ -245,7 +251,7 @@ class Showing:
             if not card.parts:
                 continue
             reply_to = MessageRef(card.address, card.parts[-1]) if card.parts[-1] else None
-            said = OutMessage(text=cards.reminder_text(item), reply_to=reply_to)
+            said = OutMessage(text=cards.reminder_text(item, await self._zone(card.user_id)), reply_to=reply_to)
             await self._delivery.send_direct(card.address, said, path=SendPath.NOTICE)
 
     async def mend(self) -> None:

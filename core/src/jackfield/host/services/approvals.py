@@ -6,6 +6,7 @@ import sqlite3
 from typing import Any
 
 from jackfield.api import ApprovalChoice, ApprovalState
+from jackfield.clock import zone_or_utc, zoned_text
 from jackfield.errors import Conflict, NotFound, UsageError
 from jackfield.host.approvals import LOCAL_OPERATOR
 from jackfield.host.approvals.requests import folder_of
@@ -81,7 +82,9 @@ async def approval_show(context: ServiceContext, args: Args) -> dict[str, Any]:
     """Everything that was asked, with what would be handed over (`payload`) and where the files' copies lie."""
     item = await _found(context, args)
     folder = folder_of(context.hub, item.id)
+    zone = zone_or_utc(context.hub.settings.timezone)
     return await _shown(context, item.id) | {
+        "expires_local": zoned_text(item.expires_at, zone),
         "reason": item.reason,
         "origin": None if item.origin is None else str(item.origin),
         "fields": [{"label": one.label, "value": one.value} for one in item.fields],
