@@ -41,7 +41,7 @@ CLOSE_GRACE = 2.0
 HEAD_LIMIT = 32_768
 """Bytes after which a head must have ended."""
 CONNECTIONS = 200
-"""More are answered 503."""
+"""With more, requests are answered 503; all but those for `/healthz`, since the host is well."""
 
 Routes = Mapping[str, HttpRoute]
 
@@ -123,7 +123,6 @@ class IngressServer:
             server_header=False,
             date_header=False,
             timeout_keep_alive=int(IDLE),
-            limit_concurrency=CONNECTIONS,
             h11_max_incomplete_event_size=HEAD_LIMIT,
         )
         config.load()
@@ -176,6 +175,8 @@ class IngressServer:
         below = path[len(prefix) :] if path.startswith(prefix + "/") else ""
         if below == "/healthz":
             return JSONResponse({"status": "ok"}) if request.method in ("GET", "HEAD") else _not_allowed("GET", "HEAD")
+        if len(self._state.connections) > CONNECTIONS:
+            return _plain(503, connection="close", retry_after="5")
         route = self._routes.get(below)
         if route is None:
             return _plain(404)
