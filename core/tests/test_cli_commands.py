@@ -16,6 +16,7 @@ import pytest
 from jackfield.cli.main import main
 from jackfield.config import Home, load_agent, template
 from jackfield.errors import Conflict, JackfieldError
+from jackfield.host.ownership import is_owned, own
 
 Json = Any
 NOW = "2026-01-05T21:00:00.000Z"
@@ -484,6 +485,56 @@ def test_text_for_a_session_can_be_piped_in(host: FakeHost, monkeypatch: pytest.
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"\xef\xbb\xbfmarked\n"), encoding="utf-8"))
     assert main(["session", "send", "ses_1"]) == 0
     assert host.asked_for("session.send")[-1]["text"] == "marked"
+
+
+def test_down_waits_until_the_home_is_let_go(
+    host: FakeHost, home: Home, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    """Its socket is gone some time before the process is."""
+    host.answers["host.stop"] = {}
+    (home.root / "host.json").write_text('{"pid": 7}')
+    held = [True, True, False]
+    monkeypatch.setattr("jackfield.host.ownership.is_owned", lambda home: held.pop(0))
+    assert main(["down"]) == 0
+    assert held == [] and "has stopped" in capsys.readouterr().out
+
+    monkeypatch.setattr("jackfield.host.ownership.is_owned", lambda home: True)
+    host.answers["host.stop"] = lambda args: (home.root / "host.json").write_text('{"pid": 8}')
+    assert main(["down"]) == 0, "another one, which somebody started meanwhile, is not waited for"
+
+    host.answers["host.stop"] = {}
+    assert main(["down", "--wait", "0.2"]) == 1
+    assert "still runs" in capsys.readouterr().err
+
+
+def test_the_homes_lock_tells_whether_somebody_has_it(home: Home) -> None:
+    assert not is_owned(home)
+    with own(home):
+        assert is_owned(home)
+    assert not is_owned(home)
+
+
+def test_a_channel_that_blocks_is_a_finding_with_its_fix(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    ended, codes = threading.Event(), list[int]()
+
+    def end(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    def diagnose(args: Json) -> Json:
+        assert ended.wait(30)
+        raise JackfieldError("the process would be gone by now")
+
+    monkeypatch.setattr("jackfield.cli.channel_doctor.LONGEST", 0.1)
+    monkeypatch.setattr("jackfield.cli.watchdog.os._exit", end)
+    host.answers["channel.diagnose"] = diagnose
+    main(["channel", "doctor", "work", "--json"])
+    told, _ = json.JSONDecoder().raw_decode(capsys.readouterr().out)
+    assert codes == [1] and told["ok"] is False
+    (finding,) = told["findings"]
+    assert (finding["check"], finding["level"]) == ("channel:work", "error") and "author" in finding["fix"]
 
 
 def test_status_shows_what_is_wrong(host: FakeHost, capsys: Out) -> None:

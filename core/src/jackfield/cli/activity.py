@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
-
 import click
 
 from jackfield.cli import output
 from jackfield.cli.lazy import Command, json_option
+from jackfield.cli.since import SINCE, moment
 from jackfield.cli.state import call, emit
 
 __all__ = ["activity"]
@@ -21,7 +20,7 @@ KINDS = ("tool_call", "mcp_call", "cmd_exec", "secret_use")
 @click.option(
     "--kind", type=click.Choice(KINDS), help="Only tool calls, calls of MCP tools, commands, or uses of secrets."
 )
-@click.option("--since", metavar="WHEN", help="10m, 2h, 3d before now; or a moment like 2026-01-31T08:00.")
+@click.option("--since", metavar="WHEN", help=SINCE)
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @json_option
 def activity(group: str | None, session: str | None, kind: str | None, since: str | None, limit: int) -> None:
@@ -29,7 +28,7 @@ def activity(group: str | None, session: str | None, kind: str | None, since: st
 
     It is kept as long as messages are (`host.keep_days`), the newest 10,000 entries of each conversation.
     """
-    found = call("activity.list", group=group, session=session, kind=kind, since=_moment(since), limit=limit)
+    found = call("activity.list", group=group, session=session, kind=kind, since=moment(since), limit=limit)
     if emit(found):
         return
     rows = [{**one, "when": output.ago(one.get("at"))} for one in found]
@@ -37,13 +36,3 @@ def activity(group: str | None, session: str | None, kind: str | None, since: st
     if not group and not session:
         columns = {"when": "WHEN", "group": "GROUP", "session": "SESSION", **columns}
     output.table(rows, columns, empty="No agent has done anything yet, as far as it is kept.", wide="summary")
-
-
-def _moment(since: str | None) -> int:
-    """Milliseconds since the epoch."""
-    from jackfield.host.logs.reading import moment_before
-
-    if since is None:
-        return 0
-    text = moment_before(since, datetime.datetime.now(datetime.UTC))
-    return round(datetime.datetime.fromisoformat(text).timestamp() * 1000)

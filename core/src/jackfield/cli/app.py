@@ -47,6 +47,7 @@ ENTRIES = {
     "message": Entry("message:message", "Every message and what became of it.", TRAFFIC, ("messages",)),
     "task": Entry("task:task", "What agents do at a time of its own.", TRAFFIC, ("tasks",)),
     "activity": Entry("activity:activity", "What agents did: tools, commands, secrets.", TRAFFIC, ("activities",)),
+    "usage": Entry("usage:usage", "What models were used for, and what that cost.", TRAFFIC, ("usages",)),
     "logs": Entry("logs:logs", "Show what the host wrote down about its work.", TRAFFIC),
     "backup": Entry("backup:backup", "Put the whole home into one file, while it runs.", TRAFFIC, ("backups",)),
     "restore": Entry("backup:restore", "Make a home from a backup.", TRAFFIC),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jackfield.cli import output
-from jackfield.cli.failures import report
 from jackfield.cli.lazy import Command, json_option
 from jackfield.cli.state import call, current, emit, say
 from jackfield.cli.watchdog import Watchdog
@@ -36,11 +35,10 @@ def doctor(name: str, chat: str | None) -> int:
     With --send it also writes one message to a chat, looks for it where the platform keeps history, and takes it away
     again.  Ends with exit code 1 when something does not work.
     """
-    from jackfield.cli.doctor import show_findings
-    from jackfield.host.diagnosis import Level, finding_from, problem_of, worst
+    from jackfield.host.diagnosis import finding_from, problem_of
 
     def last_words() -> int:
-        return report(current(), JackfieldError(f"channel {name!r} blocks and can't be ended", fix=TELL_AUTHOR))
+        return _tell(_blocked(name), None)
 
     with Watchdog(last_words) as watchdog:
         watchdog.arm(LONGEST)
@@ -55,6 +53,30 @@ def doctor(name: str, chat: str | None) -> int:
             findings.append(problem_of(check, problem, "see `jackfield channel list`, and the platform's own settings"))
         else:
             findings.append(_judge(check, trial))
+    return _tell({**found, "findings": findings}, trial)
+
+
+def _blocked(name: str) -> Json:
+    """What is known of a channel of which nothing came back: as a diagnosis, with one finding."""
+    from jackfield.config.load import load
+    from jackfield.host.diagnosis import error
+
+    section = load(current().home).channels.get(name)
+    text = f"nothing came back within {LONGEST:g} s: it blocks, and can't be ended"
+    return {
+        "name": name, "type": None if section is None else section.type,
+        "enabled": section is not None and section.enabled, "state": None, "detail": None, "pending": None,
+        "routes": [],
+        "findings": [error(f"channel:{name}", text, TELL_AUTHOR)], "errors": [], "capabilities": None,
+    }  # fmt: skip
+
+
+def _tell(found: Json, trial: Json) -> int:
+    """Print a diagnosis, whose findings are no JSON any more; the exit code."""
+    from jackfield.cli.doctor import show_findings
+    from jackfield.host.diagnosis import Level, worst
+
+    findings: list[Finding] = found["findings"]
     code = 1 if worst(findings) is Level.ERROR else 0
     result = {**found, "ok": code == 0, "findings": [one.as_json() for one in findings], "trial": trial}
     if emit(result):

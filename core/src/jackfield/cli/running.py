@@ -168,21 +168,31 @@ async def _call_running(home: Home, op: str) -> Json:
 @json_option
 def down(patience: float) -> None:
     """Stop the host.  What it works on is finished or taken up again by the next one."""
+    from jackfield.host.ownership import holder
+
     home = current().home.require()
+    pid = holder(home)
     try:
         run_async(_call_running(home, "host.stop"))
     except NoHost:
         if not emit({"stopped": False, "running": False}):
             say("no host runs here")
         return
-    run_async(_gone(home, patience))
+    run_async(_gone(home, pid, patience))
     if not emit({"stopped": True, "running": False}):
         say("the host has stopped")
 
 
-async def _gone(home: Home, patience: float) -> None:
+async def _gone(home: Home, pid: int, patience: float) -> None:
+    """Wait until that process has let the home go; another one may have it by then.
+
+    Raises:
+        JackfieldError: it has not.
+    """
+    from jackfield.host import ownership
+
     until = time.monotonic() + patience
-    while home.host_sock.exists() and await _ask_if_up(home) is not None:
+    while ownership.holder(home) in (0, pid) and ownership.is_owned(home):
         if time.monotonic() > until:
             raise JackfieldError(
                 f"the host still runs after {patience:g} s", fix="see what it waits for: `jackfield status`"
@@ -255,6 +265,12 @@ def status() -> None:
         result.get("stopped_chains"),
         {"agent": "BEGAN WITH", "messages": "MESSAGES", "reason": "STOPPED BY", "chain": "OVER"},
     )
+    if result.get("alerts"):
+        _heading("An owner has to look")
+        for alert in result["alerts"]:
+            say(f"  {output.text_of(alert['subject'])} ({output.ago(alert.get('raised_at'))})", fg="yellow")
+            for one in printable.block(str(alert["text"])).split("\n"):
+                say(f"    {one}" if one.strip() else "")
     broken = [info for info in result.get("plugins") or [] if info.get("reason")]
     _section("Plugins out of use", broken, {"name": "NAME", "kind": "KIND", "state": "STATE", "reason": "REASON"})
     if result.get("problems"):

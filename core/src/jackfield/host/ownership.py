@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 from jackfield.config.home import Home
 from jackfield.errors import HostRunning
 
-__all__ = ["holder", "own"]
+__all__ = ["holder", "is_owned", "own"]
 
 
 @contextlib.contextmanager
@@ -45,6 +45,17 @@ def own(home: Home, *, wait: float = 0.0) -> Iterator[None]:
         note.unlink(missing_ok=True)
         os.umask(umask)
         lock.release()
+
+
+def is_owned(home: Home) -> bool:
+    """Whether somebody holds the home's lock at this moment."""
+    lock = FileLock(home.host_lock, mode=0o600)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    return False
 
 
 def holder(home: Home) -> int:
