@@ -62,7 +62,7 @@ def test_a_stranger_is_let_in_by_whoever_may_and_by_nobody_else(exchange: Exchan
     exchange.say("lobby", "thank you", sender="mallory")
     exchange.wait_text("lobby", "thank you")
     assert exchange.texts("lobby") == ["You said: let me in", "You said: thank you"]
-    assert exchange.audit("lobby") == {"unknown_sender_request_approval": 2}
+    assert exchange.audit("lobby") == {"unknown_sender_request_approval": 1}, "the first one was taken after all"
     (member,) = [one for one in exchange.op("member.list", group="andy") if one["user"] == "postbox:mallory"]
     assert member["added_by"] == "postbox:olga"
 
