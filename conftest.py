@@ -10,9 +10,12 @@ import logging
 import os
 import re
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import hypothesis
 import pytest
+from jackfield.redaction import REDACTOR
 
 REQUIREMENTS = {
     "root": r"needs root|gives files to other users|no uid can be given",
@@ -52,6 +55,31 @@ def logging_as_it_was() -> Iterator[None]:
     for one, (level, propagate, disabled, handlers) in zip(loggers, kept, strict=True):
         one.setLevel(level)
         one.propagate, one.disabled, one.handlers = propagate, disabled, handlers
+
+
+@contextmanager
+def _secrets_as_they_were() -> Iterator[None]:
+    kept = set(REDACTOR._known)
+    yield
+    if REDACTOR._known != kept:
+        REDACTOR._known, REDACTOR._net = kept, None
+
+
+@pytest.fixture(autouse=True, scope="module")
+def secrets_of_the_module() -> Iterator[None]:
+    """The redactor is the process's own: what a test calls a secret must not be masked in the next one."""
+    with _secrets_as_they_were():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def secrets_of_the_test() -> Iterator[None]:
+    with _secrets_as_they_were():
+        yield
+
+
+hypothesis.settings.register_profile("busy", deadline=None)  # a machine with other work is no fault of a test
+hypothesis.settings.load_profile("busy")
 
 
 def pytest_configure(config: pytest.Config) -> None:
