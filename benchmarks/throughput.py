@@ -50,7 +50,7 @@ class Locked:
 def bare(folders: list[Path], state: Locked, messages: int, label: str) -> float:
     """Messages a second of the bare sequence."""
     work: queue.SimpleQueue[tuple[BareSequence, list[str]]] = queue.SimpleQueue()
-    sequences = [BareSequence(folder, state) for folder in folders]  # type: ignore[arg-type]
+    sequences = [BareSequence(folder, state) for folder in folders]  # type: ignore[arg-type]  # it needs only what is there of the state
     each = messages // len(folders)
     for number, sequence in enumerate(sequences):
         work.put((sequence, [f"{label} {number} {index}" for index in range(each)]))

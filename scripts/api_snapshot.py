@@ -87,7 +87,7 @@ def _describe_class(place: str, cls: type[Any], found: Signatures) -> None:
         if isinstance(member, (staticmethod, classmethod)):
             _describe_function(f"{place}.{name}", member.__func__, found, type(member).__name__ + " ")
         elif isinstance(member, property):
-            found[f"{place}.{name}"] = "property " + _annotation(inspect.signature(member.fget).return_annotation)  # type: ignore[arg-type]
+            found[f"{place}.{name}"] = "property " + _annotation(inspect.signature(member.fget).return_annotation)  # type: ignore[arg-type]  # a property of a class has a getter
         elif inspect.isfunction(member) and not (name == "__init__" and _generated(cls)):
             _describe_function(f"{place}.{name}", member, found)
 

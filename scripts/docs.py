@@ -332,11 +332,11 @@ def value(cls: Any, *, level: int = 3) -> str:
         head = ("value", "meaning")
         text = "" if cls.__doc__ is None or cls.__doc__ == enum.StrEnum.__doc__ else documented
     else:
-        rows = [(f"`{one.name}`", f"`{one.type}`", _default(one), notes.get(one.name, "")) for one in _fields(cls)]  # type: ignore[misc]
-        head = ("field", "type", "default", "")  # type: ignore[assignment]
+        rows = [(f"`{one.name}`", f"`{one.type}`", _default(one), notes.get(one.name, "")) for one in _fields(cls)]  # type: ignore[misc]  # tables have three columns or four
+        head = ("field", "type", "default", "")  # type: ignore[assignment]  # tables have three columns or four
         text = "" if documented.startswith(f"{cls.__name__}(") else documented
     if all(not row[-1] for row in rows):
-        rows, head = [row[:-1] for row in rows], head[:-1]  # type: ignore[misc, assignment]
+        rows, head = [row[:-1] for row in rows], head[:-1]  # type: ignore[misc, assignment]  # tables have three columns or four
     return "\n\n".join(part for part in (f"{'#' * level} `{cls.__name__}`", text, table(head, rows)) if part) + "\n"
 
 

@@ -78,7 +78,7 @@ def test_what_a_member_asks_for_is_done_once_the_owner_has_clicked(exchange: Exc
     assert "**what:** `alpha`" in card["question"]
     for sender, chat in (("mia", DESK), ("mia", "work"), ("olga", "work")):
         click = exchange.click(chat, id, "approve", sender=sender)
-        exchange.wait_for(lambda click=click: any(one.get("answer") == click for one in exchange.sent()), "a reply")  # type: ignore[misc]
+        exchange.wait_for(lambda click=click: any(one.get("answer") == click for one in exchange.sent()), "a reply")  # type: ignore[misc]  # mypy infers no lambda with a default
     assert shown(exchange, id)["state"] == "pending"
     exchange.say("work", f"mock: say approve {id}", sender="mia")
     exchange.say(DESK, f"APPROVE {id}", sender="olga")

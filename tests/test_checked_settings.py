@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,10 +89,10 @@ async def test_a_launch_refuses_exactly_what_the_check_calls_an_error(exchange: 
     agent = home.groups / "andy" / "agent.toml"
     async with open_hub(home) as hub:
 
-        def look(db: object) -> tuple[AgentGroup, Session]:
-            (group,) = groups.agent_groups(db)  # type: ignore[arg-type]
+        def look(db: sqlite3.Connection) -> tuple[AgentGroup, Session]:
+            (group,) = groups.agent_groups(db)
             session, _ = sessions.session_for(
-                db,  # type: ignore[arg-type]
+                db,
                 group.id, "k", mode=SessionMode.SHARED, messaging_group_id=None, thread_id=None, now=hub.clock.now(),
             )  # fmt: skip
             return group, session

@@ -39,7 +39,7 @@ class Settings(BaseModel):
 
 
 def kind(**more: Any) -> ChannelType:
-    return ChannelType(info=ChannelInfo(type="keyed", title="Keyed"), create=lambda *_: None, **more)  # type: ignore[arg-type]
+    return ChannelType(info=ChannelInfo(type="keyed", title="Keyed"), create=lambda *_: None, **more)  # type: ignore[arg-type]  # the values' types vary
 
 
 def test_secrets_are_asked_for_last_and_each_setting_once_with_its_help() -> None:

@@ -230,7 +230,7 @@ def _provide(monkeypatch: pytest.MonkeyPatch, extra: list[ManifestCommand], erro
         raise error
 
     module = type(sys)("try_plugin")
-    module.command = command  # type: ignore[attr-defined]
+    module.command = command  # type: ignore[attr-defined]  # a module made by hand
     monkeypatch.setitem(sys.modules, "try_plugin", module)
     extra.append(ManifestCommand(name="try", help="Try.", target="try_plugin:command", distribution="some-plugin"))
 

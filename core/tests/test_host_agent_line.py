@@ -21,7 +21,7 @@ from jackfield.host.agents.line import AgentLine
 from jackfield.host.agents.outcomes import Outcomes
 from jackfield.host.inbox import Inbox
 from jackfield.host.spool import Spool
-from jackfield.ids import AgentGroupId, InboundId, TurnId, new_id
+from jackfield.ids import AgentGroupId, InboundId, SessionId, TurnId, new_id
 from jackfield.mailbox import SessionFolder
 from jackfield.models import (
     Address,
@@ -95,14 +95,14 @@ class Line:
         return (await self.line.send(entered.part.address, message, idempotency_key=entered.part.id)).ids
 
     async def reader(self, entered: Entered) -> Session:
-        found = await self.bench.hub.store.read(sessions.session, entered.part.address.thread_id or "")  # type: ignore[arg-type]
+        found = await self.bench.hub.store.read(sessions.session, SessionId(entered.part.address.thread_id or ""))
         assert found is not None
         return found
 
     async def inbox_of(self, session: Session) -> list[InboundRow]:
         folder = self.bench.hub.folder_of(session)
         rows = [
-            await self.bench.hub.mailboxes.run(folder, lambda box, seq=seq: box.message_at(seq))  # type: ignore[misc]
+            await self.bench.hub.mailboxes.run(folder, lambda box, seq=seq: box.message_at(seq))  # type: ignore[misc]  # mypy infers no lambda with a default
             for seq in range(2, 20, 2)
         ]
         return [row for row in rows if row is not None]

@@ -310,7 +310,7 @@ async def test_a_check_always_answers_whatever_the_plugin_does(
         return None
 
     context = CheckContext(Home(tmp_path), "work", secret=secret)
-    health = await check_channel(Asked(outcome), context, patience=0.05)  # type: ignore[arg-type]
+    health = await check_channel(Asked(outcome), context, patience=0.05)  # type: ignore[arg-type]  # no whole channel is needed
     assert said in health.detail
     assert health.ok == isinstance(outcome, Health)
 
@@ -326,7 +326,7 @@ async def test_a_check_that_repeats_its_secret_does_not_give_it_away(tmp_path: P
     async def secret(name: str) -> str | None:
         return "hush-hush-5512"
 
-    health = await check_channel(Blurts(), CheckContext(Home(tmp_path), "work", secret=secret))  # type: ignore[arg-type]
+    health = await check_channel(Blurts(), CheckContext(Home(tmp_path), "work", secret=secret))  # type: ignore[arg-type]  # no whole channel is needed
     assert not health.ok
     assert "hush" not in f"{health.detail}{health.fix}"
 

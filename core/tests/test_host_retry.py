@@ -50,7 +50,7 @@ NOW = UnixMs(1_000_000)
 
 
 def error(**fields: object) -> TurnError:
-    return TurnError(**{"kind": "overloaded", "message": "busy", "retryable": True, **fields})  # type: ignore[arg-type]
+    return TurnError(**{"kind": "overloaded", "message": "busy", "retryable": True, **fields})  # type: ignore[arg-type]  # the values' types vary
 
 
 def test_a_turn_is_retried_five_times_in_growing_distance_and_then_given_up() -> None:
@@ -112,7 +112,7 @@ def test_the_ledger_learns_why_and_the_chat_only_what_kind_of_failure_it_was() -
 def sent(
     problem: ChannelError, *, idempotent: bool = False, history: bool = False, random: float = 0.0, **state: object
 ) -> SendDecision:
-    before = SendState(**{"attempts": 1, "first_try_at": NOW, **state})  # type: ignore[arg-type]
+    before = SendState(**{"attempts": 1, "first_try_at": NOW, **state})  # type: ignore[arg-type]  # the values' types vary
     return after_send(problem, before, NOW, idempotent=idempotent, history=history, random=random)
 
 
@@ -189,7 +189,7 @@ def seen(**fields: object) -> Observed:
         "silent_ceiling": 1800.0,
         "stuck_claim": 60.0,
     }
-    return Observed(**{**usual, **fields})  # type: ignore[arg-type]
+    return Observed(**{**usual, **fields})  # type: ignore[arg-type]  # the values' types vary
 
 
 def claim(at: int, epoch: int = 3) -> Ack:

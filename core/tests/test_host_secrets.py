@@ -66,7 +66,7 @@ async def with_groups(home: Home) -> None:
 
 
 def new(name: str, value: str, **more: object) -> NewSecret:
-    return NewSecret(name=name, value=value, **more)  # type: ignore[arg-type]
+    return NewSecret(name=name, value=value, **more)  # type: ignore[arg-type]  # the values' types vary
 
 
 def row(**changes: object) -> SealedSecret:
@@ -80,7 +80,7 @@ def row(**changes: object) -> SealedSecret:
         created_at=NOW,
         updated_at=NOW,
     )
-    return replace(bare, **changes)  # type: ignore[arg-type]
+    return replace(bare, **changes)  # type: ignore[arg-type]  # the values' types vary
 
 
 # ---- sealing

@@ -173,7 +173,7 @@ def test_a_download_that_breaks_off_leaves_nothing(folder: SessionFolder) -> Non
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        folder.store_inbox("m1", "a.txt", broken(), 100)  # type: ignore[arg-type]
+        folder.store_inbox("m1", "a.txt", broken(), 100)  # type: ignore[arg-type]  # an iterator that breaks
     assert os.listdir(folder.inbox / "m1") == []
 
 

@@ -48,7 +48,7 @@ async def test_calls_for_one_folder_run_in_order_and_never_at_once(pool: Mailbox
         running[0] -= 1
         return seq
 
-    calls = [pool.run(place, lambda mailbox, n=n: work(n, mailbox)) for n in range(30)]  # type: ignore[misc]
+    calls = [pool.run(place, lambda mailbox, n=n: work(n, mailbox)) for n in range(30)]  # type: ignore[misc]  # mypy infers no lambda with a default
     assert await asyncio.gather(*calls) == [2 * n + 2 for n in range(30)]
     assert order == list(range(30))
 
@@ -56,7 +56,7 @@ async def test_calls_for_one_folder_run_in_order_and_never_at_once(pool: Mailbox
 async def test_many_folders_share_few_open_mailboxes(pool: MailboxPool, tmp_path: Path) -> None:
     places = [folder(tmp_path, f"s{number}") for number in range(20)]
     for turn in range(3):
-        await asyncio.gather(*(pool.run(place, lambda box, t=turn: box.enqueue([row(f"m{t}")])) for place in places))  # type: ignore[misc]
+        await asyncio.gather(*(pool.run(place, lambda box, t=turn: box.enqueue([row(f"m{t}")])) for place in places))  # type: ignore[misc]  # mypy infers no lambda with a default
     for place in places:
         assert await pool.run(place, lambda mailbox: mailbox.depth(NOW)) == 3
     assert pool.open <= 3 + 2  # each worker may be closing one
@@ -135,7 +135,7 @@ async def test_a_closed_pool_finishes_its_work_and_refuses_more(tmp_path: Path) 
     pool = MailboxPool()
     place = folder(tmp_path, "s")
     calls = [
-        asyncio.create_task(pool.run(place, lambda mailbox, n=n: mailbox.enqueue([row(f"m{n}")])))  # type: ignore[misc]
+        asyncio.create_task(pool.run(place, lambda mailbox, n=n: mailbox.enqueue([row(f"m{n}")])))  # type: ignore[misc]  # mypy infers no lambda with a default
         for n in range(10)
     ]
     await asyncio.sleep(0)

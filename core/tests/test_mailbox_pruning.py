@@ -173,7 +173,7 @@ async def test_a_runner_that_ends_deletes_what_the_host_let_go_of(tmp_path: Path
         rows = [chat(f"say {word}") for word in ("one", "two")]
         for row in rows:
             here.put(row)
-            await here.until(lambda row=row: answered_by(here, row))  # type: ignore[misc]
+            await here.until(lambda row=row: answered_by(here, row))  # type: ignore[misc]  # mypy infers no lambda with a default
         mark = everything(here.host, UnixMs(SystemClock().now() + 1))
         here.host.prune(mark.before, [row.id for row in rows], mark)
         assert here.texts() == ["one", "two"], "not while it works"

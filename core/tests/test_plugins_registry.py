@@ -14,6 +14,7 @@ import pytest
 from jackfield.api import ToolSet
 from jackfield.errors import NotFound, PluginBroken
 from jackfield.plugins import Kind, PluginInfo, PluginRegistry, PluginState
+from jackfield.plugins.discovery import Found
 from jackfield.plugins.probe import Trial
 from jackfield.testing.distributions import Site, manifest_text
 
@@ -42,8 +43,8 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names that were tried; the trials themselves find nothing, so that loading here meets the trouble."""
     tried: list[str] = []
 
-    def attempt(found: object, **_: object) -> Trial:
-        tried.append(found.name)  # type: ignore[attr-defined]
+    def attempt(found: Found, **_: object) -> Trial:
+        tried.append(found.name)
         return Trial()
 
     monkeypatch.setattr("jackfield.plugins.registry.probe", attempt)

@@ -89,7 +89,7 @@ async def sandbox(tmp_path: Path) -> Sandbox:
 @pytest.mark.parametrize("choice", ["namespaces", "restricted"])
 async def test_a_runner_can_do_what_its_level_says_and_nothing_else(tmp_path: Path, choice: str) -> None:
     home = tmp_path / "home"
-    sandbox = Sandbox(home, ProcessSettings(isolation=choice))  # type: ignore[arg-type]
+    sandbox = Sandbox(home, ProcessSettings(isolation=choice))  # type: ignore[arg-type]  # pydantic reads it
     health = await sandbox.runtime.check()
     if not health.ok:
         pytest.skip(health.detail)

@@ -7,6 +7,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jackfield.ids import AgentGroupId
 from jackfield.models import Address, Destination, DestinationKind
 from jackfield.runner.addressing import Target, plan_output, resolve
 from jackfield.runner.output import Segment, parse_output, visible_output
@@ -17,7 +18,7 @@ PLACES = [
         name="family", kind=DestinationKind.CHANNEL, display_name="The Family", address=Address("tg", "b", "1")
     ),
     Destination(name="work", kind=DestinationKind.CHANNEL, display_name="Work!", address=HERE.chat),
-    Destination(name="helper", kind=DestinationKind.AGENT, display_name="Helper", agent_group_id="ag_1"),  # type: ignore[arg-type]
+    Destination(name="helper", kind=DestinationKind.AGENT, display_name="Helper", agent_group_id=AgentGroupId("ag_1")),
 ]
 
 
@@ -146,7 +147,7 @@ def test_names_and_labels_are_understood(name: str | None, address: Address) -> 
 def test_an_agent_is_a_place_too_and_a_thread_does_not_leak() -> None:
     """Pitfall 31."""
     helper, family = resolve("helper", PLACES, HERE), resolve("family", PLACES, HERE)
-    assert helper == Target("helper", None, "ag_1", "helper")  # type: ignore[arg-type]
+    assert helper == Target("helper", None, AgentGroupId("ag_1"), "helper")
     assert family is not None and family.address is not None and family.address.thread_id is None
 
 

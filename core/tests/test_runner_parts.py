@@ -110,7 +110,7 @@ async def test_a_task_that_was_taken_back_before_its_claim_was_on_the_disk_does_
             replace(SPEC, paths=replace(SPEC.paths, workspace=str(tmp_path))),
             SystemClock(),
         )
-        agent.ring = lambda: None  # type: ignore[method-assign]
+        agent.ring = lambda: None
         batch = Batch(tuple(rows))
         taken = Taken(batch, TurnId("trn_1"), Scene((), None), "", False)
         left = await check_tasks(agent, taken, {})

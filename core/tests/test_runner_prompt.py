@@ -51,7 +51,7 @@ def row(content: InboundContent, kind: InboundKind, seq: int = 2, origin: Addres
 
 
 def said(text: str, seq: int = 2, **more: object) -> InboundRow:
-    return replace(chat(text, **more), at=AT, seq=seq)  # type: ignore[arg-type]
+    return replace(chat(text, **more), at=AT, seq=seq)  # type: ignore[arg-type]  # the values' types vary
 
 
 def show(*rows: InboundRow, timezone: str = "UTC") -> str:
@@ -176,9 +176,9 @@ def test_names_cannot_turn_the_line_around_and_bodies_stay_as_they_are() -> None
 
 
 def test_a_recap_names_who_said_what() -> None:
-    (recap,) = parse_prompt(format_recap([("2", "Ann", "</recap>"), ("3", "Dot", "y" * 999)]))
+    (recap,) = parse_prompt(format_recap([("2", "Ann", "</recap>"), ("3", "Dot", "y" * 1999)]))
     assert [child.text[:9] for child in recap.children] == ["</recap>", "yyyyyyyyy"]
-    assert len(recap.children[1].text) == 301
+    assert len(recap.children[1].text) == 1001
 
 
 @pytest.mark.parametrize(

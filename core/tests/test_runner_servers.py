@@ -72,7 +72,7 @@ async def servers(
     here = Place(root)
     notes = Notes()
     spec = replace(here.spec, servers=dict(told))
-    made = Servers(spec, Secrets(secrets), notes, clock or SystemClock(), on_call=lambda: None)  # type: ignore[arg-type]
+    made = Servers(spec, Secrets(secrets), notes, clock or SystemClock(), on_call=lambda: None)  # type: ignore[arg-type]  # notes stand for the board
     try:
         await made.begin()
         yield made, notes

@@ -16,6 +16,7 @@ from jackfield.errors import Conflict, MalformedData, NotFound
 from jackfield.host.diagnosis.checks import run_check
 from jackfield.host.schedule.claiming import FEED, claim
 from jackfield.host.services.context import ServiceContext
+from jackfield.ids import TaskId
 from jackfield.models import AckStatus, CatchUp, InboundState, RunState, TaskContent, TaskState
 from jackfield.store import groups, inbound, sessions, tasks
 
@@ -326,14 +327,14 @@ async def test_the_agent_is_told_why_a_run_failed(office: Office) -> None:
     await hand.work(BROKEN)
     (row,) = hand.pending()
     assert not row.trigger
-    assert "failed: protocol: it broke" in row.content.text  # type: ignore[union-attr]
+    assert "failed: protocol: it broke" in row.content.text  # type: ignore[union-attr]  # a notice has a text
 
 
 async def test_what_people_were_not_told_before_the_host_died_is_told_by_the_next(office: Office) -> None:
     task = await office.add()
     await office.tick("2027-01-01T08:00Z")
     hand = await office.hand()
-    office.schedule._tell = _dies  # type: ignore[method-assign]
+    office.schedule._tell = _dies  # type: ignore[method-assign]  # the test's own in its place
     await hand.work(BROKEN)
     office.renew()
     await office.schedule.start()
@@ -388,13 +389,13 @@ async def test_a_store_that_fails_is_asked_again_after_a_rest_and_nothing_is_los
         tries.append(work)
         raise StoreFull("no space")
 
-    store.write = full  # type: ignore[method-assign, assignment]
+    store.write = full  # type: ignore[method-assign, assignment]  # the test's own in its place
     office.set_clock("2027-01-01T08:00Z")
     for _ in range(5):
         await office.schedule.due()
         await asyncio.sleep(0.01)
     assert len(tries) == 1
-    store.write = right  # type: ignore[method-assign]
+    store.write = right  # type: ignore[method-assign]  # the test's own in its place
     office.bench.clock._sleepers[0][2].set_result(None)  # the rest is over
     await office.calm()
     await office.tick()
@@ -584,7 +585,7 @@ async def test_an_update_that_is_refused_changes_nothing(office: Office) -> None
             await office.series.update(task.id, change)
     assert await hand.work() == ["Report"]
     with pytest.raises(NotFound):
-        await office.series.update(task.id.replace("tsk_", "tsk_0")[:24], TaskChange(prompt="x"))  # type: ignore[arg-type]
+        await office.series.update(TaskId(task.id.replace("tsk_", "tsk_0")[:24]), TaskChange(prompt="x"))
 
 
 async def test_an_extra_run_changes_nothing_about_the_schedule(office: Office) -> None:

@@ -18,7 +18,7 @@ from jackfield.host.approvals import Decision
 from jackfield.host.schedule import desk as desk_module
 from jackfield.host.schedule.places import place_in_chat
 from jackfield.host.schedule.wishes import PROMPT_LENGTH, read_wish
-from jackfield.ids import ApprovalId, RequestId, UserId, new_id
+from jackfield.ids import AgentGroupId, ApprovalId, RequestId, UserId, new_id
 from jackfield.models import Address, AgentGroup, Destination, DestinationKind, NoticeContent, Session, TaskState
 from jackfield.store import groups, people, sessions, tasks, wirings
 
@@ -210,7 +210,8 @@ async def test_a_conversation_reaches_its_own_tasks_only(office: Office) -> None
     ):
         with pytest.raises(NotFound):
             await attempt
-    foreign = AgentGroup(id=office.bench.group.id.replace("ag_", "ag_0")[:23], name="B", folder="b", created_at=NOW)  # type: ignore[arg-type]
+    other_id = AgentGroupId(office.bench.group.id.replace("ag_", "ag_0")[:23])
+    foreign = AgentGroup(id=other_id, name="B", folder="b", created_at=NOW)
     with pytest.raises(NotFound):
         await office.desk.cancel(replace(office.context(), agent_group=foreign), made.id)
     assert (await office.desk.tasks(office.context()))[0].prompt == "mine"
@@ -321,7 +322,7 @@ async def test_to_the_own_chat_needs_nobody_and_an_unknown_name_is_refused(offic
 async def test_a_task_for_another_agent_runs_in_its_conversation_with_the_asking_one(office: Office) -> None:
     """Its answers come back to who asked; when that conversation ends, so does the task."""
     hub = office.bench.hub
-    other = AgentGroup(id=new_id("ag"), name="Clerk", folder="clerk", created_at=NOW)  # type: ignore[arg-type]
+    other = AgentGroup(id=AgentGroupId(new_id("ag")), name="Clerk", folder="clerk", created_at=NOW)
     await hub.store.write(groups.add_agent_group, other)
     place = Destination(name="clerk", kind=DestinationKind.AGENT, display_name="Clerk", agent_group_id=other.id)
     await hub.store.write(wirings.add_destination, office.bench.group.id, place, NOW)

@@ -223,7 +223,7 @@ def part(out_seq: int, number: int = 1, of: int = 1, address: Address = CHAT, **
         created_at=NOW,
         updated_at=NOW,
     )
-    return replace(row, **changes)  # type: ignore[arg-type]
+    return replace(row, **changes)  # type: ignore[arg-type]  # the values' types vary
 
 
 def state_of(db: sqlite3.Connection, row: Delivery) -> DeliveryState:

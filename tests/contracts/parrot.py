@@ -112,7 +112,7 @@ class Parrot:
         if "module_loop" in self.faults:
             context.spawn(self._wait_for_ever(), "wait")
         if "leaves_task" in self.faults:
-            self.stubborn = asyncio.create_task(asyncio.Event().wait())  # type: ignore[arg-type]
+            self.stubborn = asyncio.create_task(asyncio.Event().wait())  # type: ignore[arg-type]  # any task will do
         context.spawn(self._poll(number), "poll")
         context.report(ChannelStatus(state=ChannelState.READY, detail=detail))
 

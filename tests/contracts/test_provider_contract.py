@@ -60,7 +60,7 @@ def _error(**changes: Any) -> Bend:
 
 
 def _changed(kind: type[Any], **changes: Any) -> Bend:
-    return lambda event: [replace(event, **changes)] if isinstance(event, kind) else [event]  # type: ignore[type-var]
+    return lambda event: [replace(event, **changes)] if isinstance(event, kind) else [event]  # type: ignore[type-var]  # the values' types vary
 
 
 BENDS: dict[str, Bend] = {

@@ -57,9 +57,9 @@ class Bent(ProcessRuntime):
         handle = await super().launch(spec)
         assert isinstance(handle, ProcessHandle)
         if self.fault == "forgets_words":
-            handle.logs = lambda: ()  # type: ignore[method-assign]
+            handle.logs = lambda: ()  # type: ignore[method-assign]  # the test's own in its place
         if self.fault == "only_kills":
-            handle.stop = lambda grace: handle.kill()  # type: ignore[method-assign]
+            handle.stop = lambda grace: handle.kill()  # type: ignore[method-assign]  # the test's own in its place
         return handle
 
     async def recover(self, place: SessionPlace) -> None:

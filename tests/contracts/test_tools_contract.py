@@ -56,7 +56,7 @@ LEFT: list[asyncio.Task[Any]] = []
 @tool
 async def leaver(context: ToolContext) -> str:
     """Send something in a task of its own."""
-    LEFT.append(asyncio.create_task(context.send(text="x")))  # type: ignore[arg-type]
+    LEFT.append(asyncio.create_task(context.send(text="x")))  # type: ignore[arg-type]  # wrong on purpose
     await asyncio.sleep(0)
     await asyncio.Event().wait()
     return "never"
@@ -142,9 +142,9 @@ async def test_a_tool_that_keeps_a_context_is_refused(tmp_path: Path) -> None:
     other = ToolRecorder(tmp_path / "two" / "workspace")
     KEPT.append(other)
 
-    class Bad(one):  # type: ignore[misc, valid-type]
+    class Bad(one):  # type: ignore[misc, valid-type]  # wrong on purpose
         def context(self, folder: Path) -> ToolRecorder:
-            return other if folder.name == "two" else super().context(folder)  # type: ignore[no-any-return]
+            return other if folder.name == "two" else super().context(folder)  # type: ignore[no-any-return]  # wrong on purpose
 
     assert "reached the context of another" in await refusal(Bad, "TOOL-11", tmp_path)
 

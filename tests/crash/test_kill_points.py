@@ -42,7 +42,7 @@ def say_everything(exchange: Exchange) -> dict[str, list[str]]:
 def assert_all_arrived(exchange: Exchange, expected: dict[str, list[str]]) -> None:
     for chat, texts in expected.items():
         exchange.wait_for(
-            lambda chat=chat, texts=texts: all(any(text in got for got in exchange.texts(chat)) for text in texts),  # type: ignore[misc]
+            lambda chat=chat, texts=texts: all(any(text in got for got in exchange.texts(chat)) for text in texts),  # type: ignore[misc]  # mypy infers no lambda with a default
             f"{texts} in {chat}, got {exchange.texts(chat)}",
             bound=90,
         )

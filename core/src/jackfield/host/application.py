@@ -159,7 +159,7 @@ async def running_host(
                 return None if service is None else (lambda args: service(context, Args(args)))
 
             # Services say `dict[str, object]` where control says `Any`, and their results are awaited there.
-            control = ControlServer(home, operation, live.attach)  # type: ignore[arg-type]
+            control = ControlServer(home, operation, live.attach)  # type: ignore[arg-type]  # an operation takes JSON
             try:
                 await live.start()
                 await control.open()

@@ -387,7 +387,7 @@ class TestNewServer:
         async with bot(tmp_path, server.port) as (channel, context), person(server.port, "ann", caps=TAGS) as ann:
             sent = await channel.send(address("#x"), OutMessage(text="one\n\ntwo"), idempotency_key="k")
             lines = [await ann.until(lambda line: ":miso!" in line and "PRIVMSG" in line) for _ in range(2)]
-            assert [re.search(r"msgid=([^; ]+)", line)[1] for line in lines] == list(sent.ids)  # type: ignore[index]
+            assert [re.search(r"msgid=([^; ]+)", line)[1] for line in lines] == list(sent.ids)  # type: ignore[index]  # each line has one
             ann.line(f"@+draft/reply={sent.ids[1]} PRIVMSG #x :why?")
             reply = await message(context, "why?")
             assert reply.addressed is Addressed.REPLY

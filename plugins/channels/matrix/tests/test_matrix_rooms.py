@@ -378,7 +378,7 @@ async def test_a_direct_message_is_one_by_account_data_and_number_of_members(syn
         named = await peer.ann.room(invite=(peer.bot.id,), name="Plans")
         direct = await peer.ann.room(invite=(peer.bot.id,), direct=True, name="Andy and Ann")
         for room in (named, direct):
-            await context.until(lambda room=room: _in(context, room), "it to join")  # type: ignore[misc]
+            await context.until(lambda room=room: _in(context, room), "it to join")  # type: ignore[misc]  # mypy infers no lambda with a default
             await peer.ann.say(room, f"in {room}")
         first = await event_of(context, MessageReceived, text=f"in {named}")
         assert first.is_group and first.addressed is Addressed.NONE and first.conversation_name == "Plans"

@@ -189,7 +189,7 @@ class Workspace(Peer):
     @property
     def asked(self) -> set[str]:
         """Times of the questions that were seen."""
-        return self.__dict__.setdefault("_asked", set())  # type: ignore[no-any-return]
+        return self.__dict__.setdefault("_asked", set())  # type: ignore[no-any-return]  # it holds what was put there
 
     async def fail_next(self, failure: FailureKind) -> None:
         said = _FAILURES[failure]

@@ -399,7 +399,7 @@ async def test_the_url_is_verified_with_the_challenge(callers: EventsWorkspace, 
 
 async def test_signed_nonsense_is_refused(callers: EventsWorkspace, tmp_path: Path) -> None:
     async with callers.running(tmp_path) as (_, context):
-        assert await callers.post([1, 2]) == 400  # type: ignore[arg-type]
+        assert await callers.post([1, 2]) == 400  # type: ignore[arg-type]  # no object on purpose
         assert await callers.post({"type": "event_callback", "event": "x"}) == 200
         assert await callers.post({"type": "event_callback", "event": {"type": "message", "channel": 5}}) == 200
         assert not context.offered

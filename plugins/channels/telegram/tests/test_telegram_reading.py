@@ -229,7 +229,7 @@ def test_being_thrown_out_is_told_and_a_promotion_is_not(reader: Reader) -> None
             "old_chat_member": {"status": old},
             "new_chat_member": {"status": new},
         }
-        return [one.change for one in reader.events([{"update_id": 1, "my_chat_member": member}])]  # type: ignore[union-attr]
+        return [one.change for one in reader.events([{"update_id": 1, "my_chat_member": member}])]  # type: ignore[union-attr]  # these events have one
 
     assert change("left", "member") == [ConversationChange.ADDED]
     assert change("administrator", "kicked") == [ConversationChange.REMOVED]

@@ -39,7 +39,7 @@ from running import GROUP, PRIVATE, chat, running
 TABLE = "# Prices\n\n| what | how much |\n| --- | --- |\n| tea & <cake> | $5 |\n\n- one\n- two"
 
 
-async def send(line, message: OutMessage | str, number: int = PRIVATE, thread: int | None = None):  # type: ignore[no-untyped-def]
+async def send(line, message: OutMessage | str, number: int = PRIVATE, thread: int | None = None):  # type: ignore[no-untyped-def]  # the fixture's type is its own
     message = OutMessage(text=message) if isinstance(message, str) else message
     return await line.channel.send(chat(number, thread), message, idempotency_key="dl_1")
 
@@ -332,7 +332,7 @@ async def test_a_name_with_line_ends_injects_nothing(tmp_path: Path) -> None:
         assert data == b"data" and name.startswith("x")
 
 
-async def _read(line, attachment: Attachment) -> bytes:  # type: ignore[no-untyped-def]
+async def _read(line, attachment: Attachment) -> bytes:  # type: ignore[no-untyped-def]  # the fixture's type is its own
     async with line.channel.open_attachment(attachment) as chunks:
         return b"".join([chunk async for chunk in chunks])
 

@@ -49,7 +49,7 @@ NOW = 1_800_000_000.0  # 2027-01-15 08:00:00 UTC
     ],
 )
 def test_a_failure_is_told_by_what_it_says_of_itself(said: dict[str, object], kind: str) -> None:
-    assert kind_of(**said) == kind  # type: ignore[arg-type]
+    assert kind_of(**said) == kind  # type: ignore[arg-type]  # the values' types vary
 
 
 def test_only_what_passes_by_itself_may_be_tried_again() -> None:

@@ -182,7 +182,7 @@ async def talking(
 
     session.pause, session.share = pause, lambda: 1.0
     talk = Talk(session)
-    talk.waits = waits  # type: ignore[attr-defined]
+    talk.waits = waits  # type: ignore[attr-defined]  # a double of its own shape
     try:
         yield talk
     finally:
@@ -357,7 +357,7 @@ async def test_an_interruption_before_the_first_step_ends_the_turn(tmp_path: Pat
 
 
 async def test_a_cut_stream_is_tried_again_and_its_text_taken_back(tmp_path: Path) -> None:
-    wire = Played([TextPart(0, "Hel"), failure("network", message="cut")], [*text("Hello"), *done()])  # type: ignore[list-item]
+    wire = Played([TextPart(0, "Hel"), failure("network", message="cut")], [*text("Hello"), *done()])  # type: ignore[list-item]  # a double of its own shape
     async with talking(tmp_path, wire) as talk:
         ended = await talk.ask("hi")
         assert ended.reply == "Hello"

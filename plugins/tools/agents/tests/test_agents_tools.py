@@ -40,7 +40,7 @@ class Pair:
         self.host = HostRecorder(groups=[GROUP])
         self.handlers = {one.name: one for one in actions()}
         self.recorder = ToolRecorder(folder)
-        self.recorder.act = self.act  # type: ignore[method-assign]
+        self.recorder.act = self.act  # type: ignore[method-assign]  # the test's own in its place
         self.tools = bind_tools(TOOLS, self.recorder)
 
     async def act(self, name: str, arguments: dict[str, Any], *, timeout: float = 30.0) -> Any:
@@ -96,5 +96,5 @@ async def test_only_agents_are_listed_and_by_the_names_that_reach_them(pair: Pai
             *(await ToolRecorder.destinations(pair.recorder)),
         ]
 
-    pair.recorder.destinations = destinations  # type: ignore[method-assign]
+    pair.recorder.destinations = destinations  # type: ignore[method-assign]  # the test's own in its place
     assert await pair.call("list_agents") == "- parent (Andy)\n- bot"

@@ -40,7 +40,7 @@ class Pair:
         self.host = HostRecorder(groups=[GROUP])
         self.handlers = {one.name: one for one in actions()}
         self.recorder = ToolRecorder(folder)
-        self.recorder.act = self.act  # type: ignore[method-assign]
+        self.recorder.act = self.act  # type: ignore[method-assign]  # the test's own in its place
         self.tools = bind_tools(TOOLS, self.recorder)
         self.requests = 0
 

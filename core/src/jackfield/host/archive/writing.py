@@ -36,7 +36,7 @@ class ArchiveWriter:
         """`moved` is told of the bytes that were read, for a progress display."""
         self._zipped = _Zipped(out)
         # The type asks for a whole file; one that is only written to is told, closed and written.
-        self._tar = tarfile.TarFile(fileobj=self._zipped, mode="w", format=tarfile.PAX_FORMAT)  # type: ignore[arg-type]
+        self._tar = tarfile.TarFile(fileobj=self._zipped, mode="w", format=tarfile.PAX_FORMAT)  # type: ignore[arg-type]  # typeshed wants more of a file than tarfile does
         self._moved = moved
         self.files: list[Entry] = []
         self.folders: list[str] = []
