@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from dataclasses import replace
@@ -16,15 +17,15 @@ from jackfield.errors import MailboxError
 from jackfield.ids import AgentGroupId, InboundId, SessionId, TurnId, new_id
 from jackfield.mailbox import HostMailbox, RunnerMailbox, SessionFolder
 from jackfield.models import AckStatus, InboundKind, InboundRow, RunnerPaths, RunnerSpec, TaskContent
+from jackfield.models.prompt_layers import joined, prompt_layers
 from jackfield.runner.agent import Agent
 from jackfield.runner.batch import Batch
 from jackfield.runner.bell import Pulse
 from jackfield.runner.intake import Scene, Taken
 from jackfield.runner.mailroom import MailRoom
 from jackfield.runner.scripts import Verdict, check_script, check_scripts, read_verdict
-from jackfield.runner.system_prompt import compose
 from jackfield.runner.task_checks import check_tasks
-from jackfield.runner.words import group_words
+from jackfield.runner.words import group_words, memory_index
 from runner_kit import FAMILY, HOME
 
 SPEC = RunnerSpec(
@@ -44,11 +45,45 @@ def test_the_groups_words_come_from_both_files_and_each_once(tmp_path: Path) -> 
 
 def test_the_system_prompt_names_who_where_and_how() -> None:
     """Messaging 6.6."""
-    text = compose(SPEC, "Own words.", [HOME, FAMILY], [("Notes", "Use notes."), ("Nothing", " ")])
+    layers = prompt_layers(
+        agent_name="Dot",
+        destinations=[HOME, FAMILY],
+        channels={"telegram": "no tables.", "irc": ""},
+        documents="From a plugin.",
+        words="Own words.",
+        memory="- cats.md: the cats",
+        tools=[("notes", "Notes", "Use notes."), ("nothing", "Nothing", " ")],
+    )
+    names = ["identity", "destinations", "channels", "documents", "group", "memory", "tools:notes"]
+    assert [layer.name for layer in layers] == names
+    text = joined(layers)
     for part in ("Own words.", "You are Dot", "`family`", "The Family", "<internal>", "# Notes\n\nUse notes."):
         assert part in text
-    assert "# Nothing" not in text and "no other destinations" not in text
-    assert "no other destinations" in compose(SPEC, "", [], [])
+    assert "# Nothing" not in text and "no other destinations" not in text and "- irc" not in text
+    assert [layer.name for layer in prompt_layers(agent_name="Dot")] == ["identity", "destinations"]
+    assert "no other destinations" in joined(prompt_layers(agent_name="Dot"))
+    assert sum(layer.size for layer in layers) == len(text.encode()) - 2 * (len(layers) - 1) - 1
+
+
+def test_the_system_prompt_is_the_same_bytes_in_whatever_order_things_are_found() -> None:
+    first = prompt_layers(agent_name="Dot", destinations=[HOME, FAMILY], channels={"a": "x", "b": "y"})
+    second = prompt_layers(agent_name="Dot", destinations=[FAMILY, HOME], channels={"b": "y", "a": "x"})
+    assert joined(first) == joined(second)
+
+
+def test_a_memorys_index_is_read_from_a_plain_file_only(tmp_path: Path) -> None:
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    assert memory_index(tmp_path) == ""
+    (memory / "index.md").write_text("x" * 20_000)
+    assert len(memory_index(tmp_path)) == 16_384
+    (tmp_path / "secret").write_text("secret")
+    (memory / "index.md").unlink()
+    (memory / "index.md").symlink_to(tmp_path / "secret")
+    assert memory_index(tmp_path) == ""
+    (memory / "index.md").unlink()
+    os.mkfifo(memory / "index.md")
+    assert memory_index(tmp_path) == ""
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import click
 
 from jackfield.cli import output
 from jackfield.cli.lazy import Group, json_option
-from jackfield.cli.printable import line
+from jackfield.cli.printable import block, line
 from jackfield.cli.running import reload_if_running
 from jackfield.cli.setup import folder_for, group_files, need_plugin
 from jackfield.cli.state import Json, call, confirm, current, emit, say, warn
@@ -108,6 +108,30 @@ def _said_in(folder: Path) -> set[str]:
         return {key for key, _ in _flat(tomllib.loads((folder / "agent.toml").read_text(encoding="utf-8-sig")))}
     except (OSError, ValueError, RecursionError):
         return set()
+
+
+@group.command("prompt")
+@click.argument("name")
+@click.option("--session", metavar="ID", help="Of this conversation; the group's newest one when left out.")
+@json_option
+def prompt(name: str, session: str | None) -> None:
+    """Show what an agent is told before anything else, layer by layer, and how much of the model's room that takes.
+
+    Tokens are an estimate: four bytes each. To shorten it, see `groups/NAME/AGENTS.md`, `memory/index.md` there, and
+    the tool sets and packs in its agent.toml.
+    """
+    found = call("group.prompt", name=name, session=session)
+    if emit(found):
+        return
+    for layer in found["layers"]:
+        say(f"--- {layer['name']}", fg="cyan")
+        say(block(str(layer["text"])))
+        say()
+    rows = [*found["layers"], {"name": "all", "bytes": found["bytes"], "tokens": found["tokens"]}]
+    shown = [{**one, "bytes": f"{one['bytes']:,}", "tokens": f"{one['tokens']:,}"} for one in rows]
+    output.table(shown, {"name": "LAYER", "bytes": "BYTES", "tokens": "ABOUT TOKENS"}, empty="")
+    if not found["channels_known"]:
+        warn("no host runs, so what its channels can do is left out")
 
 
 @group.command("add")

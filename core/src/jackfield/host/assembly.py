@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from jackfield.api import SendPath
@@ -27,6 +28,7 @@ from jackfield.host.models.alerts import Alerts
 from jackfield.host.models.service import Models
 from jackfield.host.notices import Notices
 from jackfield.host.parking import Keys, Parking
+from jackfield.host.prompts import channel_notes
 from jackfield.host.questions import Questions
 from jackfield.host.registration import Registration
 from jackfield.host.renewal import Renewal
@@ -68,6 +70,7 @@ class Assembly:
         spool = Spool(hub)
         self.typing = TypingIndicator(hub, self.channels)
         self.launcher = Launcher(hub)
+        self.launcher.notes = partial(channel_notes, self.channels)
         self.inbox = Inbox(
             hub,
             self.channels,

@@ -92,6 +92,8 @@ class Launcher:
         self._told: dict[SessionId, _Told] = {}
         self.look: Callable[[Session, AgentGroup, AgentSettings, str], Awaitable[None]] | None = None
         """Called before a launch, with the image that it is for; set by who knows what should be there."""
+        self.notes: Callable[[Sequence[Destination]], dict[str, str]] = lambda destinations: {}
+        """What an agent should know of the channels of these; set by who knows the channels."""
 
     @property
     def runtimes(self) -> dict[str, Runtime]:
@@ -155,6 +157,7 @@ class Launcher:
         spec = replace(
             self.spec_of(session, group, agent, runtime, place, epoch),
             instructions=await instructions.additions(self._hub, session, group, tools),
+            channels=self.notes(await self._hub.store.read(wirings.destinations, group.id)),
             tool_instructions=await instructions.tool_instructions(self._hub, tools),
         )
         await asyncio.to_thread(folder.write_spec, spec)
@@ -408,7 +411,7 @@ class Launcher:
 
 def _settings_in(spec: RunnerSpec) -> RunnerSpec:
     """What of a spec follows from settings alone, so that two of them can be compared."""
-    return replace(spec, epoch=0, instructions="", tool_instructions={})
+    return replace(spec, epoch=0, instructions="", channels={}, tool_instructions={})
 
 
 def kill_points() -> dict[str, str]:

@@ -160,6 +160,9 @@ class LiveHost(Assembly):
         )
         self._wake_session(session)
 
+    async def secret_changed(self, name: str) -> None:
+        await self.models.secret_changed(name)
+
     async def tell_askers(self) -> None:
         await self.agents.outcomes.look()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jackfield.mailbox.doorbell import HostBell, RunnerBell
+    from jackfield.mailbox.files import read_regular
     from jackfield.mailbox.host import Enqueued, HostMailbox
     from jackfield.mailbox.names import file_name, safe_name
     from jackfield.mailbox.outbound import BadRow, OutboundBatch
@@ -35,6 +36,7 @@ __all__ = [
     "SessionFolder",
     "Watermark",
     "file_name",
+    "read_regular",
     "safe_name",
 ]
 
@@ -42,6 +44,7 @@ _HOME_OF = {
     "doorbell": ("HostBell", "RunnerBell"),
     "host": ("Enqueued", "HostMailbox"),
     "names": ("file_name", "safe_name"),
+    "files": ("read_regular",),
     "outbound": ("BadRow", "OutboundBatch"),
     "paths": ("FILE_LIMIT", "SessionFolder"),
     "pool": ("MailboxPool",),

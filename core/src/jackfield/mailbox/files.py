@@ -22,6 +22,7 @@ __all__ = [
     "pass_on",
     "place",
     "read_chunks",
+    "read_regular",
     "remove",
     "typed",
 ]
@@ -174,6 +175,24 @@ def open_regular(source: Path) -> BinaryIO:
         os.close(descriptor)
         raise UnsafePath(f"could not read {source}: it is {stat.filemode(mode)}, not a regular file")
     return os.fdopen(descriptor, "rb", buffering=0)
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """The beginning of a file of somebody who is not trusted; a link is not followed.
+
+    Raises:
+        UnsafePath: it is no regular file, or can't be read.
+        OSError: it could not be read to its end.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as problem:
+        raise UnsafePath(f"could not read {path}: {problem.strerror}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise UnsafePath(f"could not read {path}: it is {stat.filemode(mode)}, not a regular file")
+        return file.read(limit)
 
 
 def read_chunks(file: BinaryIO) -> Iterator[bytes]:

@@ -307,6 +307,11 @@ class RunnerMailbox:
         found = self._own("SELECT value FROM session_state WHERE key = ?", name)
         return str(found[0][0]) if found else None
 
+    def keys(self, prefix: str) -> list[str]:
+        """The names under which such values lie that begin with that, in order."""
+        found = self._own("SELECT key FROM session_state WHERE substr(key, 1, ?) = ? ORDER BY key", len(prefix), prefix)
+        return [str(cells[0]) for cells in found]
+
     def sent_in(self, turn: TurnId) -> list[OutboundRow]:
         """What that turn has written so far, in order."""
         found = self._own(f"SELECT {OUTBOUND_COLUMNS} FROM messages_out WHERE turn = ? ORDER BY seq", turn)

@@ -89,6 +89,8 @@ class RunnerSpec:
     """JSON text of one object by tool set."""
     instructions: str = ""
     """What plugins of the host added to the system prompt (`compose_prompt`)."""
+    channels: dict[str, str] = field(default_factory=dict)
+    """What the agent should know of each channel that it may write to, by channel type."""
     tool_instructions: dict[str, str] = field(default_factory=dict)
     """By tool set, where a plugin of the host changed them (`tool_instructions`); the others are the tool set's own."""
     servers: dict[str, ExternalServer] = field(default_factory=dict)

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 from jackfield.ids import AgentGroupId
 from jackfield.models import Address, Destination
+from jackfield.models.prompt_layers import CURRENT
 from jackfield.runner.output import Segment
 from jackfield.runner.prompt import name_of
 
 __all__ = ["CURRENT", "Plan", "Target", "fold_text", "known_names", "plan_output", "resolve", "target_of"]
-
-CURRENT = "(current conversation)"
-"""How the system itself calls the conversation that a turn answers; accepted wherever a name is (C005)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from jackfield.models import (
     RunnerSpec,
     TaskContent,
     TurnError,
+    UsageEntry,
 )
 from jackfield.models.commands import COMMANDS
 from jackfield.runner.addressing import CURRENT, Target, known_names
@@ -54,6 +55,7 @@ from jackfield.runner.opening import Opening
 from jackfield.runner.prompt import notice
 from jackfield.runner.prompting import prompt_of
 from jackfield.runner.recap import recap
+from jackfield.runner.recovery import Reason, anew_after_crashes
 from jackfield.runner.secrets import Secrets
 from jackfield.runner.task_checks import check_tasks
 from jackfield.runner.toolbox import Toolbox
@@ -101,6 +103,8 @@ class Agent:
         self.last_origin: Address | None = None
         """Where the last answered person spoke, as far as this runner has written it down."""
         self._told_instead: str | None = None
+        self._may_be_suspected = True
+        """Whether this runner has not asked yet if the conversation is what ends runners."""
         self._tally = Tally()
         self._turn: Turn | None = None
         self._leaving = False
@@ -166,6 +170,8 @@ class Agent:
 
     async def close(self) -> None:
         await self.conversation.close(_CLOSE_SECONDS)
+        if used := self.take_usage():
+            self.mail.post("what was used", lambda mailbox: mailbox.write(usage=used))
         await self._opening.close()
         await self.tools.close()
 
@@ -188,10 +194,14 @@ class Agent:
             for row in rows
         ]
 
-    async def begin_anew(self, reason: str) -> None:
-        """The engine lost the conversation: close the session, and let the next one begin without a continuation."""
+    async def begin_anew(self, reason: str, why: Reason = "lost") -> None:
+        """Give the conversation up: close the session, and let the next one begin without a continuation."""
         await self.conversation.close(_CLOSE_SECONDS)
-        await self.continuations.forget(reason)
+        await self.continuations.forget(reason, why)
+
+    def take_usage(self) -> list[UsageEntry]:
+        """What the host was not told yet; nothing when a gateway counts it."""
+        return [] if self.spec.gateway else self._tally.take(self.spec.provider, self.clock.now())
 
     def forget_session(self) -> None:
         """The engine is gone; the continuation stays."""
@@ -251,6 +261,14 @@ class Agent:
     async def _prepare(self, taken: Taken, batch: Batch, printed: dict[str, str]) -> str:
         """Have a conversation open whose system prompt is up to date, and make the prompt."""
         scene = taken.scene
+        broken = scene.carried
+        if broken is not None and self._may_be_suspected and not self.conversation.is_open:
+            self._may_be_suspected = False
+            why = anew_after_crashes(len(broken.turns), broken.reason)
+            if why is not None:
+                await self.begin_anew(f"{len(broken.turns)} turns in a row", why)
+        if not self.conversation.is_open:
+            await self._opening.look_at_memory()
         system_prompt = self._opening.system_prompt(taken.words, scene.destinations)
         known = self.conversation.is_open
         notices = [notice(text, "tools") for text in self.tools.take_news()]
@@ -267,7 +285,7 @@ class Agent:
             known = await self._open(system_prompt)
         await self._drain()
         if self.continuations.lost is not None:
-            notices += await recap(self.mail, batch, self.spec.agent_name)
+            notices += await recap(self.mail, batch, self.spec.agent_name, self.continuations.lost)
             known, self.continuations.lost = False, None
         content = batch.rows[0].content
         native = batch.command is not None and batch.command in self.conversation.capabilities.native_commands
@@ -324,8 +342,8 @@ class Agent:
 
     async def _clear(self, taken: Taken) -> None:
         await self.conversation.close(_CLOSE_SECONDS)
-        self.continuations.clear()
-        await self.reply(taken, "Session cleared.", keys={self.continuations.key: None, CARRIED: None})
+        keys = await self.continuations.clear()
+        await self.reply(taken, "Session cleared.", keys={**keys, CARRIED: None})
 
     async def _compact(self, taken: Taken) -> None:
         try:

@@ -64,6 +64,11 @@ class Board:
         if self._waits.pop(key, None) is not None:
             self._later()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a tool runs, or something is waited for on purpose."""
+        return bool(self._calls or self._waits)
+
     def did(self, kind: ActivityKind, target: str, summary: str) -> None:
         """Something for the activity log; `summary` is cut to one line of 200 characters."""
         line = " ".join(summary.split())[:200]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from jackfield.api import ProviderSpec
 from jackfield.models import Destination, RunnerSpec
+from jackfield.models.prompt_layers import joined, prompt_layers
 from jackfield.runner.loading import Engine
 from jackfield.runner.mailroom import MailRoom
-from jackfield.runner.system_prompt import compose
 from jackfield.runner.toolbox import Toolbox
+from jackfield.runner.words import memory_index
 
 if TYPE_CHECKING:
     from jackfield.runner.endpoint import Endpoint
@@ -33,16 +34,36 @@ class Opening:
         self._tools = tools
         self._in_process_tools = in_process
         self._endpoint: Endpoint | None = None
-        self._composed: tuple[tuple[str, tuple[Destination, ...]], str] | None = None
+        self._memory = ""
+        self._composed: tuple[tuple[str, tuple[Destination, ...], str], str] | None = None
         """The last system prompt, and what it was made of."""
+
+    async def look_at_memory(self) -> None:
+        """Read the memory's index, before a conversation is opened: what the agent writes there while it speaks must
+        not make it begin anew."""
+        group = Path(self._spec.paths.group)
+        self._memory = await self._mail.run(lambda mailbox: memory_index(group))
 
     def system_prompt(self, words: str, destinations: tuple[Destination, ...]) -> str:
         """The one that the next session should have; made once for what it is made of."""
-        made_of = (words, destinations)
+        made_of = (words, destinations, self._memory)
         if self._composed is None or self._composed[0] != made_of:
-            changed = self._spec.tool_instructions
-            told = [(each.title, changed.get(each.name, each.instructions)) for each, _ in self._engine.tool_sets]
-            self._composed = (made_of, compose(self._spec, words, destinations, told))
+            spec = self._spec
+            changed = spec.tool_instructions
+            layers = prompt_layers(
+                agent_name=spec.agent_name,
+                destinations=destinations,
+                unwrapped=spec.unwrapped,
+                channels=spec.channels,
+                documents=spec.instructions,
+                words=words,
+                memory=self._memory,
+                tools=[
+                    (each.name, each.title, changed.get(each.name, each.instructions))
+                    for each, _ in self._engine.tool_sets
+                ],
+            )
+            self._composed = (made_of, joined(layers))
         return self._composed[1]
 
     async def spec(self, system_prompt: str) -> ProviderSpec:

@@ -30,6 +30,7 @@ from jackfield.models import (
 )
 
 __all__ = [
+    "RECAP_LIMIT",
     "Element",
     "element",
     "escape",
@@ -43,7 +44,7 @@ __all__ = [
 
 QUOTE_LIMIT = 1_000
 NAME_LIMIT = 200
-RECAP_LIMIT = 300
+RECAP_LIMIT = 1_000
 
 # Control characters but tab and newline, C1, and surrogates: U+0085 and friends would start a line in some readers.
 _INVISIBLE = r"\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff"

@@ -91,9 +91,11 @@ class Turn:
                 while await self._one_round():
                     pass
             except ProviderError as error:
-                if error.kind != "continuation_lost" or prepare is None or self._tools_ran:
+                why = self._agent.continuations.begins_anew(error)
+                if why is None or prepare is None or self._tools_ran or self._leaving:
                     raise
-                await self._agent.begin_anew(error.message)
+                await self._agent.begin_anew(error.message, why)
+                self._answer.forget()
                 self._inputs.clear()
                 await self._start(prepare)
                 while await self._one_round():
@@ -176,12 +178,42 @@ class Turn:
         while True:
             event = conversation.next_event_now()
             if event is None:
-                event = await self._bounded(conversation.next_event())
+                event = await self._next_event()
             self._agent.heartbeat.touch()
             if isinstance(event, TurnEnded):
                 async with self._follow_ups.gate:
                     return await self._ended(event)
             await self._happened(event)
+
+    async def _next_event(self) -> ProviderEvent:
+        """The next event, if it comes before the turn's limit, and before the silence has become too long.
+
+        Raises:
+            TimeoutError: the turn has taken too long.
+            ProviderError: the provider said nothing for too long, although nothing kept it.
+        """
+        loop, idle = asyncio.get_running_loop(), self._agent.spec.limits.provider_idle
+        quiet = loop.time() + idle
+        while True:
+            limits = [limit for limit in (self._deadline, quiet if idle else None) if limit is not None]
+            try:
+                async with asyncio.timeout_at(min(limits, default=None)) as timer:
+                    self._timers.add(timer)
+                    try:
+                        return await self._agent.conversation.next_event()
+                    finally:
+                        self._timers.discard(timer)
+            except TimeoutError:
+                if self._leaving or (self._deadline is not None and loop.time() >= self._deadline):
+                    raise
+            if not self._agent.board.busy:
+                await self._halt()
+                raise ProviderError(
+                    f"the provider said nothing for {idle:g} s (limits.provider_idle) and was stopped",
+                    kind="stalled",
+                    retryable=True,
+                )
+            quiet = loop.time() + idle
 
     async def _happened(self, event: ProviderEvent) -> None:
         agent, board = self._agent, self._agent.board
@@ -284,6 +316,8 @@ class Turn:
         keys: dict[str, str | None] = {}
         if self._scene.carried is not None and rows:
             keys[CARRIED] = None
+        if rows:
+            keys |= self._agent.continuations.ended_well()
         origin = self._batch.origin if self._batch is not None else None
         if origin is not None and origin != self._agent.last_origin:
             keys[LAST_ORIGIN] = str(origin)
@@ -294,6 +328,7 @@ class Turn:
         agent = self._agent
         self._drafts.stop()
         state, activity = agent.board.settle()
+        used = agent.take_usage()
         if self._continuation is not None:
             keys[agent.continuations.key] = self._continuation
             self._continuation = None
@@ -307,6 +342,7 @@ class Turn:
                 state=state,
                 keys=keys,
                 activity=activity,
+                usage=used,
                 end_drafts_of=turn,
             )
             reach("runner.turn.after_commit")
@@ -323,22 +359,22 @@ class Turn:
             return
         tools_ran = error.tools_ran or self._tools_ran
         rows = self._open_rows()
+        keys, anew = self._agent.continuations.failed(error)
         told = TurnError(
             kind=error.kind,
             message=error.message,
-            retryable=error.retryable,
+            retryable=error.retryable or anew,
             retry_after=error.retry_after,
             scope=error.scope,
             tools_ran=tools_ran,
             message_for_user=error.message_for_user,
         )
-        keys: dict[str, str | None] = {}
         if rows:
             carried = carry_on(self._scene.carried, self.id, rows, tools_ran=tools_ran, why="error")
             keys[CARRIED] = carried.dumps()
-        if error.kind == "continuation_lost":
-            keys[self._agent.continuations.key] = None
+        if anew:
             self._continuation = None
+            await self._agent.conversation.close(_GRACE)
         stops = self._follow_ups.take_stop_rows()
         acks = self._acks(rows, AckStatus.FAILED, told) + self._acks(stops, AckStatus.COMPLETED)
         await self._commit([], acks, keys)

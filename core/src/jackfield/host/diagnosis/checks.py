@@ -20,10 +20,10 @@ from jackfield.host.diagnosis.looking import skew_of
 from jackfield.host.diagnosis.secrets import secrets
 from jackfield.host.diagnosis.threads import in_thread, within
 from jackfield.host.registration.claiming import unowned
-from jackfield.ids import SessionId, new_id
-from jackfield.models import AgentGroup, Session, SessionMode, SessionStatus, TaskState
+from jackfield.host.unrecorded import made_up_session
+from jackfield.models import AgentGroup, SessionStatus, TaskState
 from jackfield.plugins import Kind
-from jackfield.store import approval_cards, groups, health, sessions, tasks
+from jackfield.store import alerts, approval_cards, groups, health, sessions, tasks
 
 if TYPE_CHECKING:
     from jackfield.host.services.context import ServiceContext
@@ -43,7 +43,19 @@ _DAY = 86_400_000
 async def check_names(context: ServiceContext) -> list[str]:
     """All checks of this home, in the order in which they are told."""
     found = await context.hub.store.read(groups.agent_groups)
-    names = ["store", "secrets", "clock", "host", "plugins", "messages", "mailboxes", "ingress", "people", "approvals"]
+    names = [
+        "store",
+        "secrets",
+        "clock",
+        "host",
+        "plugins",
+        "messages",
+        "mailboxes",
+        "models",
+        "ingress",
+        "people",
+        "approvals",
+    ]
     names.append("tasks")
     names += [f"channel:{name}" for name in context.hub.configuration.channels]
     names += [f"agent:{group.folder}" for group in found]
@@ -238,6 +250,14 @@ async def _agent(context: ServiceContext, folder: str) -> list[Finding]:
     return findings or [ok(check, f"provider {agent.provider}, runtime {agent.runtime}, settings accepted")]
 
 
+async def _models(context: ServiceContext, subject: str) -> list[Finding]:
+    def look(db: sqlite3.Connection) -> tuple[list[alerts.Alert], list[sessions.ParkedScope]]:
+        return alerts.alerts(db), sessions.parked_scopes(db)
+
+    raised, parked = await context.hub.store.read(look)
+    return judging.models(raised, parked, context.hub.clock.now())
+
+
 async def _runtime(context: ServiceContext, name: str) -> list[Finding]:
     return judging.runtime(name, await (await context.runtime(name)).check())
 
@@ -248,21 +268,7 @@ async def _reach(context: ServiceContext, folder: str) -> list[Finding]:
     agent: AgentSettings = hub.agent_settings(group)
     runtime = await context.runtime(agent.runtime)
     await in_thread(reach.clear_leftovers, hub.home)
-    now = hub.clock.now()
-    session = Session(
-        id=SessionId(new_id("ses")),
-        agent_group_id=group.id,
-        messaging_group_id=None,
-        thread_id=None,
-        key="doctor",
-        mode=SessionMode.SHARED,
-        status=SessionStatus.ACTIVE,
-        epoch=1,
-        parked_until=None,
-        parked_reason=None,
-        created_at=now,
-        last_active_at=now,
-    )
+    session = made_up_session(group, "doctor", hub.clock.now())
     place = reach.place_for(hub.home, session.id, GroupPlace(agent_group_id=group.id, folder=hub.home.groups / folder))
     spec = context.launcher.spec_of(session, group, agent, runtime, place, 1)
     found = await reach.prove_reach(hub.home, runtime, spec, place, agent.runtime_limits())
@@ -277,6 +283,7 @@ _CHECKS: dict[str, Check] = {
     "plugins": _plugins,
     "messages": _messages,
     "mailboxes": _mailboxes,
+    "models": _models,
     "ingress": channels.ingress,
     "people": _people,
     "approvals": _approvals,

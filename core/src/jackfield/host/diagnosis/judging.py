@@ -12,7 +12,9 @@ from jackfield.config import Problem, Severity
 from jackfield.host.diagnosis.findings import Finding, error, ok, warning
 from jackfield.models import ChannelState, ChannelStatus
 from jackfield.plugins.listing import PluginInfo, PluginState
+from jackfield.store.alerts import Alert
 from jackfield.store.health import Waiting
+from jackfield.store.sessions import ParkedScope
 
 __all__ = [
     "Entry",
@@ -21,6 +23,7 @@ __all__ = [
     "configuration",
     "disk",
     "ledger",
+    "models",
     "permissions",
     "plugins",
     "runtime",
@@ -204,6 +207,21 @@ def channel_state(check: str, status: ChannelStatus) -> list[Finding]:
             return [
                 error(check, said, f"mend what it names, then `jackfield reload`; `jackfield logs --channel {name}`")
             ]
+
+
+def models(alerts: Sequence[Alert], parked: Sequence[ParkedScope], now: UnixMs) -> list[Finding]:
+    """What keeps agents from their models."""
+    findings = [
+        error("models", f"{one.subject}: {' '.join(one.text.split())}", "mend it, then `jackfield reload`")
+        for one in alerts
+    ]
+    told = {f"credential {one.key}" for one in parked} & {one.key for one in alerts}
+    for scope in parked:
+        if scope.until > now and f"credential {scope.key}" not in told:
+            minutes = max(1, round((scope.until - now) / MINUTE))
+            text = f"nobody uses {scope.scope} {scope.key} for {minutes} more minutes: {scope.reason}"
+            findings.append(warning("models", text, "wait; or `jackfield reload` tries it now"))
+    return findings or [ok("models", "nothing is known that keeps agents from their models")]
 
 
 def runtime(name: str, health: RuntimeHealth) -> list[Finding]:

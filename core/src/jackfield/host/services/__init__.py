@@ -11,10 +11,12 @@ from jackfield.host.services import (
     diagnosis,
     entities,
     people,
+    prompts,
     secrets,
     status,
     tasks,
     transfer,
+    usage,
     workshop,
 )
 from jackfield.host.services.context import OPERATIONS, Args, Live, ServiceContext
@@ -32,9 +34,11 @@ __all__ = [
     "diagnosis",
     "entities",
     "people",
+    "prompts",
     "secrets",
     "status",
     "tasks",
     "transfer",
+    "usage",
     "workshop",
 ]

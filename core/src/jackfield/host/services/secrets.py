@@ -86,6 +86,9 @@ async def _put(
         log.info("secret %s%s was %s", one.name, where, "stored" if created else "given a new value")
         out.append(_json(vault.at(one.name, scope), folders) | {"created": created})
     _renew(context)
+    if context.live is not None:
+        for one in new:
+            await context.live.secret_changed(one.name)
     return out
 
 

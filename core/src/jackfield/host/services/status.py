@@ -11,7 +11,8 @@ from jackfield.host.agents.ends import stopped_chains
 from jackfield.host.logs.files import log_troubles
 from jackfield.host.registration.claiming import unowned
 from jackfield.host.services.context import Args, ServiceContext, operation
-from jackfield.store import approvals, deliveries, inbound, tasks
+from jackfield.host.services.shapes import moment
+from jackfield.store import alerts, approvals, deliveries, inbound, tasks
 
 __all__: list[str] = []
 
@@ -20,16 +21,16 @@ __all__: list[str] = []
 async def status(context: ServiceContext, args: Args) -> dict[str, Any]:
     """The host at a glance.  `running` is False when the command looked into the store itself."""
 
-    def look(db: sqlite3.Connection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def look(db: sqlite3.Connection) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
         counts = {
             "messages": inbound.counts(db),
             "deliveries": deliveries.counts(db),
             "approvals": approvals.counts(db),
             "tasks": tasks.counts(db),
         }
-        return counts, stopped_chains(db)
+        return counts, stopped_chains(db), [_alert(one) for one in alerts.alerts(db)]
 
-    ledger, stopped = await context.hub.store.read(look)
+    ledger, stopped, to_mend = await context.hub.store.read(look)
     live = context.live.report() if context.live is not None else {}
     return {
         "running": context.live is not None,
@@ -41,6 +42,7 @@ async def status(context: ServiceContext, args: Args) -> dict[str, Any]:
         "unowned": await unowned(context.hub),
         "ledger": ledger,
         "stopped_chains": stopped,
+        "alerts": to_mend,
         "problems": [*map(str, context.hub.configuration.problems), *context.hub.vault.complaints()],
         "plugins": [
             {
@@ -52,6 +54,15 @@ async def status(context: ServiceContext, args: Args) -> dict[str, Any]:
             for info in context.hub.plugins.listing()
         ],
         "troubles": {**context.hub.troubles, **log_troubles()},
+    }
+
+
+def _alert(one: alerts.Alert) -> dict[str, Any]:
+    return {
+        "subject": one.subject,
+        "text": one.text,
+        "raised_at": moment(one.raised_at),
+        "told_at": moment(one.told_at),
     }
 
 
