@@ -423,7 +423,7 @@ def test_nothing_but_an_older_archive_is_replaced(tmp_path: Path, kind: str) -> 
     assert {path.name for path in tmp_path.iterdir()} <= {"place", "other"}
 
 
-@pytest.mark.parametrize("old", [b"", gzip.compress(b"last week's")])
+@pytest.mark.parametrize("old", [b"", gzip.compress(b"last week's", mtime=0)], ids=["empty", "archive"])
 def test_an_older_archive_and_an_empty_file_are_replaced(tmp_path: Path, old: bytes) -> None:
     place = tmp_path / "weekly.tar.gz"
     place.write_bytes(old)
