@@ -170,10 +170,23 @@ def test_what_nobody_accepted_is_not_accepted_along_the_way(berta: Exchange) -> 
             berta.op(f"group.{operation}", group="berta", **arguments)
 
 
+def test_a_server_that_fails_is_seen_by_operators_and_by_its_agent(berta: Exchange) -> None:
+    berta.op("group.mcp.add", group="berta", name="bad", settings={"command": "no-such-program"})
+    berta.join("failing", "berta")
+    berta.say("failing", "mock: show prompt")
+    assert "The MCP server bad does not work" in berta.wait_text("failing", "no-such-program")
+    berta.wait_for(lambda: berta.op("group.mcp.list", group="berta")[0]["last"], "what became of it")
+    listed = berta.run("group", "mcp", "list", "berta").stdout
+    assert "LAST STATE" in listed and "there is no program 'no-such-program'" in listed
+    assert any(one["target"] == "server bad" for one in berta.op("activity.list", group="berta"))
+    lines = [json.loads(line) for line in (berta.home.logs / "host.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert any(one["level"] == "warning" and "MCP server bad failed" in one["event"] for one in lines)
+
+
 def test_servers_are_recorded_shown_and_removed(berta: Exchange) -> None:
     berta.run("group", "mcp", "add", "berta", "files", "--env", "KEY=secret:FILES", "--", "npx", "-y", "a b")
     assert berta.op("group.mcp.list", group="berta") == [
-        {"name": "files", "command": "npx", "args": ["-y", "a b"], "env": {"KEY": "secret:FILES"}}
+        {"name": "files", "command": "npx", "args": ["-y", "a b"], "env": {"KEY": "secret:FILES"}, "last": None}
     ]
     berta.op("group.mcp.add", group="berta", name="far", settings={"url": "https://e.example/mcp", "timeout": 5.0})
     assert "[mcp.far]" in agent_file(berta, "berta").read_text(encoding="utf-8")

@@ -537,6 +537,17 @@ def test_a_channel_that_blocks_is_a_finding_with_its_fix(
     assert (finding["check"], finding["level"]) == ("channel:work", "error") and "author" in finding["fix"]
 
 
+def test_a_groups_servers_are_listed_with_how_they_did_last(host: FakeHost, capsys: Out) -> None:
+    last = {"state": "off", "detail": "there is no program 'x'", "at": NOW}
+    host.answers["group.mcp.list"] = [
+        {"name": "a", "command": "x", "last": last},
+        {"name": "b", "url": "u", "last": None},
+    ]
+    assert main(["group", "mcp", "list", "andy"]) == 0
+    first, second = capsys.readouterr().out.splitlines()[1:]
+    assert "off" in first and "there is no program 'x'" in first and "off" not in second
+
+
 def test_status_shows_what_is_wrong(host: FakeHost, capsys: Out) -> None:
     host.answers["status"] = {
         "running": True, "pid": 7, "version": "1", "home": "/h", "install": "i",

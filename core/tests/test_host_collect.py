@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -35,6 +36,7 @@ from jackfield.models import (
     OutboundRow,
     Session,
 )
+from jackfield.models.server_states import server_target
 from jackfield.redaction import REDACTOR
 from jackfield.store import activity, deliveries, inbound, sessions
 
@@ -164,6 +166,32 @@ async def test_what_a_runner_ended_before_it_was_in_the_ledger_has_its_end_there
 
     entry = await bench.hub.store.read(inbound.entry, row.id)
     assert entry is not None and (entry.state, entry.attempts) == (InboundState.COMPLETED, 1)
+
+
+async def test_a_failing_mcp_server_is_warned_of_and_its_last_state_is_known(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = await bench.session(await bench.chat("c-1"))
+    epoch = await bench.hub.store.write(sessions.begin_epoch, session.id, bench.clock.now())
+    mailbox = RunnerMailbox(bench.hub.folder_of(session), epoch)
+    taker, target = collector(bench), server_target("shop")
+
+    async def told(summary: str) -> list[str]:
+        caplog.clear()
+        row = ActivityRow(kind=ActivityKind.MCP_CALL, target=target, summary=summary, at=bench.clock.now())
+        mailbox.write(activity=[row])
+        await taker.collect(session.id)
+        return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+
+    assert await told("works: it offers 3 tools") == []
+    assert await told("failed: it ended") == [f"session {session.id}: MCP server shop failed: it ended"]
+    assert await told("failed: it ended") == [], "each try of many is no news"
+    (given_up,) = await told("off: it ended")
+    assert "failed too often and was given up: it ended" in given_up
+    last = await bench.hub.store.read(activity.newest_of, session.agent_group_id, target)
+    assert last is not None and last.summary == "off: it ended"
+    assert await bench.hub.store.read(activity.newest_of, session.agent_group_id, server_target("other")) is None
+    mailbox.close()
 
 
 async def test_what_an_agent_did_is_kept_once_without_secrets_and_not_without_end(

@@ -116,7 +116,7 @@ async def test_a_servers_tools_are_listed_called_and_described(tmp_path: Path) -
         assert add.description == "Add two numbers."
         assert set(add.input_schema["properties"]) == {"a", "b"}
         assert await said(made, "shop__add", a=2, b=3) == "5"
-        assert notes.calls == ["shop__add(a, b)"] and notes.running == {}
+        assert notes.calls == ["server shop(works: it offers 4 tools)", "shop__add(a, b)"] and notes.running == {}
         assert notes.waits == ["MCP servers that start", "over"]
         failed = await tool(made, "shop__fail").call({"why": "no reason"})
         assert failed.is_error and "fail" in failed.text
@@ -228,8 +228,12 @@ async def test_a_server_that_can_not_start_leaves_the_others_alone_and_is_given_
         "shop": hostile("plain"),
         "absent": ExternalServer(command=("no-such-program-here",)),
     }
-    async with servers(tmp_path, told, clock=clock) as (made, _):
+    async with servers(tmp_path, told, clock=clock) as (made, notes):
         toolbox = Toolbox((), made)
+        assert toolbox.has_news
+        early = toolbox.take_news()
+        assert len(early) == 2 and all("is started again from time to time" in one for one in early)
+        assert not toolbox.has_news and "no-such-program-here" in early[0]
         endpoint = McpServer(toolbox)
         bad = [server for name, server in made._servers.items() if name != "shop"]
         for second in range(300):
@@ -244,6 +248,11 @@ async def test_a_server_that_can_not_start_leaves_the_others_alone_and_is_given_
         assert all(server.off for server in bad)
         news = made.take_news()
         assert len(news) == 2 and made.take_news() == [] and not made.has_news
+        assert all("It was given up" in one for one in news)
+        states = [one.partition(":")[0] for one in notes.calls if one.startswith("server ")]
+        assert states.count("server shop(works") == 1
+        for name in ("broken", "absent"):
+            assert [one for one in states if name in one] == [f"server {name}(failed"] * 6 + [f"server {name}(off"]
         assert "no-such-program-here" in news[0] and "ended with code 127; it said: no such thing" in news[1]
         assert await said(made, "shop__good") == "done"
         assert caplog.text.count("MCP server broken failed") == 6, "so often it was started again"

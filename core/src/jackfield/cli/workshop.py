@@ -87,7 +87,7 @@ def mcp() -> None:
 @click.argument("group")
 @json_option
 def list_servers(group: str) -> None:
-    """List the group's MCP servers."""
+    """List the group's MCP servers, and how each did when a runner last started it."""
     found = call("group.mcp.list", group=group)
     if emit(found):
         return
@@ -95,11 +95,17 @@ def list_servers(group: str) -> None:
         {
             "name": one["name"],
             "what": one.get("url") or " ".join([one.get("command", ""), *one.get("args", [])]),
-            "state": "on" if one.get("enabled", True) else "off",
+            "enabled": "on" if one.get("enabled", True) else "off",
+            "state": (last := one.get("last") or {}).get("state"),
+            "when": output.ago(last.get("at")),
+            "detail": last.get("detail"),
         }
         for one in found
     ]
-    output.table(rows, {"name": "NAME", "what": "WHAT", "state": "STATE"}, empty="The group has no MCP server.")
+    columns = {"name": "NAME", "enabled": "IS", "what": "WHAT"}
+    columns |= {"state": "LAST STATE", "when": "WHEN", "detail": "WHY"} if any(row["state"] for row in rows) else {}
+    wide = "detail" if "detail" in columns else None
+    output.table(rows, columns, empty="The group has no MCP server.", wide=wide)
 
 
 @mcp.command("add", context_settings={"ignore_unknown_options": True})

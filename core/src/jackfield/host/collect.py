@@ -31,6 +31,7 @@ from jackfield.mailbox import OutboundBatch
 from jackfield.models import (
     Ack,
     ActionRequest,
+    ActivityKind,
     ActivityRow,
     AgentGroup,
     OutboundKind,
@@ -39,6 +40,7 @@ from jackfield.models import (
     UsageEntry,
 )
 from jackfield.models import Delivery as DeliveryRow
+from jackfield.models.server_states import ServerState, server_of
 from jackfield.points import reach
 from jackfield.redaction import REDACTOR
 from jackfield.store import groups, sessions
@@ -57,6 +59,9 @@ IN_HAND_SECONDS = 5.0
 """How long they wait at the most, since one that is worked on may itself wait for what lies behind them."""
 EARLY = 1000
 """Messages of one session whose acknowledgements may be ahead of the ledger."""
+SERVERS = 100
+"""MCP servers of one session whose state is remembered."""
+_FAILING = {ServerState.FAILED: "failed", ServerState.OFF: "failed too often and was given up"}
 
 
 @dataclass(slots=True)
@@ -73,6 +78,8 @@ class _Reading:
     room: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when one of `held` was answered."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    servers: dict[str, str] = field(default_factory=dict)
+    """How its MCP servers do, by the last that the runner told."""
     dirty: bool = False
     streaming: bool = False
 
@@ -247,6 +254,7 @@ class Collector:
             activity=max(cursor.activity, batch.last_activity),
             usage=max(cursor.usage, batch.last_usage),
         )
+        did = _told(batch.activity)
         reach("host.collect.before_commit")
         turns = {row.seq: row.turn for row in rows}
         outcome = await self._hub.store.write(
@@ -254,7 +262,7 @@ class Collector:
             session,
             parts,
             batch.acks,
-            _told(batch.activity),
+            did,
             self._used(reading.group, batch.usage),
             self._stored_cursor(reading, ahead),
             now,
@@ -270,9 +278,10 @@ class Collector:
         for row in actions:
             self._hub.spawn(self._on_action(session, reading.group, row), f"action {session.id}")
         await self._follow_up(reading, batch.acks, outcome)
+        _warn_of_servers(reading, did)
         dispatcher = self._hub.plugins.dispatcher
-        if batch.activity and dispatcher.has("activity_recorded"):
-            for item in _told(batch.activity):
+        if did and dispatcher.has("activity_recorded"):
+            for item in did:
                 await dispatcher.notify("activity_recorded", session_id=session.id, activity=item)
         if outcome.early and len(reading.early) < EARLY:
             reading.early |= outcome.early
@@ -341,6 +350,20 @@ async def _room(reading: _Reading) -> None:
             while len(reading.held) >= IN_HAND:
                 reading.room.clear()
                 await reading.room.wait()
+
+
+def _warn_of_servers(reading: _Reading, did: Sequence[ActivityRow]) -> None:
+    """Log what the runner tells of MCP servers that fail; its own log is only looked at by who looks for something."""
+    for row in did:
+        name = server_of(row.target) if row.kind is ActivityKind.MCP_CALL else None
+        if name is None or (len(reading.servers) >= SERVERS and name not in reading.servers):
+            continue
+        state, _, reason = row.summary.partition(": ")
+        if state in _FAILING and state != reading.servers.get(name):
+            log.warning(
+                "session %s: MCP server %s %s: %s", reading.session.id, name, _FAILING[ServerState(state)], reason
+            )
+        reading.servers[name] = state
 
 
 def _told(did: Sequence[ActivityRow]) -> list[ActivityRow]:

@@ -271,7 +271,7 @@ class Agent:
             await self._opening.look_at_memory()
         system_prompt = self._opening.system_prompt(taken.words, scene.destinations)
         known = self.conversation.is_open
-        notices = [notice(text, "tools") for text in self.tools.take_news()]
+        notices: list[str] = []
         if known and self.tools.changed:
             await self._tools_have_changed(notices)
         if known and self.conversation.system_prompt != system_prompt:
@@ -283,6 +283,8 @@ class Agent:
                 notices.append(notice(f"The destinations that you may address are now: {names}", "destinations"))
         if not self.conversation.is_open:
             known = await self._open(system_prompt)
+        # Only now: servers are started when the conversation is opened.
+        notices += [notice(text, "tools") for text in self.tools.take_news()]
         await self._drain()
         if self.continuations.lost is not None:
             notices += await recap(self.mail, batch, self.spec.agent_name, self.continuations.lost)

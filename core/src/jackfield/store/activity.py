@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jackfield.clock import UnixMs
 from jackfield.ids import AgentGroupId, SessionId
@@ -15,7 +16,7 @@ from jackfield.models import ActivityKind, ActivityRow, Session
 from jackfield.store.text import storable
 from jackfield.store.where import where
 
-__all__ = ["KEPT", "Activity", "entries", "forget_activity", "record"]
+__all__ = ["KEPT", "Activity", "entries", "forget_activity", "newest_of", "record"]
 
 KEPT = 10_000
 """Entries of one session."""
@@ -33,6 +34,21 @@ class Activity:
     target: str
     summary: str
     at: UnixMs
+
+
+_COLUMNS = "ord, session_id, agent_group_id, kind, target, summary, at"
+
+
+def _activity(row: tuple[Any, ...]) -> Activity:
+    return Activity(
+        ord=row[0],
+        session_id=SessionId(row[1]),
+        agent_group_id=AgentGroupId(row[2]),
+        kind=ActivityKind(row[3]),
+        target=row[4],
+        summary=row[5],
+        at=UnixMs(row[6]),
+    )
 
 
 def record(db: sqlite3.Connection, session: Session, did: Sequence[ActivityRow]) -> None:
@@ -66,22 +82,19 @@ def entries(
         {"agent_group_id = ?": agent_group_id, "session_id = ?": session_id, "kind = ?": kind, "at >= ?": since}
     )
     rows = db.execute(
-        "SELECT ord, session_id, agent_group_id, kind, target, summary, at FROM activity "
-        f"{narrowed} ORDER BY ord DESC LIMIT ?",
+        f"SELECT {_COLUMNS} FROM activity {narrowed} ORDER BY ord DESC LIMIT ?",
         (*values, limit),
     )
-    return [
-        Activity(
-            ord=row[0],
-            session_id=SessionId(row[1]),
-            agent_group_id=AgentGroupId(row[2]),
-            kind=ActivityKind(row[3]),
-            target=row[4],
-            summary=row[5],
-            at=UnixMs(row[6]),
-        )
-        for row in rows
-    ]
+    return [_activity(row) for row in rows]
+
+
+def newest_of(db: sqlite3.Connection, agent_group_id: AgentGroupId, target: str) -> Activity | None:
+    """The last that a group's agent did with that target."""
+    row = db.execute(
+        f"SELECT {_COLUMNS} FROM activity WHERE agent_group_id = ? AND target = ? ORDER BY ord DESC LIMIT 1",
+        (agent_group_id, target),
+    ).fetchone()
+    return None if row is None else _activity(row)
 
 
 def forget_activity(db: sqlite3.Connection, before: UnixMs) -> int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 from jackfield.errors import UsageError
 from jackfield.host.services.context import Args, ServiceContext, operation
+from jackfield.host.services.shapes import moment
 from jackfield.host.workshop.requests import checked_packages
 from jackfield.models.packages import MANAGERS, Packages
+from jackfield.models.server_states import server_target
+from jackfield.store import activity
 
 __all__: list[str] = []
 
@@ -51,10 +55,22 @@ async def packages_rebuild(context: ServiceContext, args: Args) -> dict[str, Any
 
 @operation("group.mcp.list")
 async def mcp_list(context: ServiceContext, args: Args) -> list[dict[str, Any]]:
-    """A group's MCP servers as its `agent.toml` has them."""
+    """A group's MCP servers as its `agent.toml` has them, and how each did when a runner last told."""
     group = await context.group(args.text("group"))
     found = await context.workshop.servers(group.id)
-    return [{"name": name, **settings} for name, settings in sorted(found.items())]
+
+    def look(db: sqlite3.Connection) -> dict[str, activity.Activity | None]:
+        return {name: activity.newest_of(db, group.id, server_target(name)) for name in found}
+
+    last = await context.hub.store.read(look)
+    return [{"name": name, **settings, "last": _last(last[name])} for name, settings in sorted(found.items())]
+
+
+def _last(one: activity.Activity | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    state, _, detail = one.summary.partition(": ")
+    return {"state": state, "detail": detail, "at": moment(one.at)}
 
 
 @operation("group.mcp.add")

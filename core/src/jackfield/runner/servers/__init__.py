@@ -17,6 +17,7 @@ from jackfield.clock import Clock
 from jackfield.ids import new_id
 from jackfield.models import ActivityKind, ExternalServer, RunnerSpec
 from jackfield.models.secret_references import NoSecret, resolved
+from jackfield.models.server_states import ServerState, server_target
 from jackfield.runner.board import Board
 from jackfield.runner.environment import server_environment
 from jackfield.runner.secrets import Secrets
@@ -50,9 +51,16 @@ class Servers:
         self._board = board
         self._clock = clock
         self._on_call = on_call
-        self._told: set[str] = set()
+        self._told: dict[str, bool] = {}
+        """Servers of which the agent was told that they don't work, and whether that they were given up."""
         self._servers = {
-            name: Server(name, partial(reach, name, server, spec, secrets), clock, on_change=self._changed)
+            name: Server(
+                name,
+                partial(reach, name, server, spec, secrets),
+                clock,
+                on_change=self._changed,
+                tell=partial(self._note, name),
+            )
             for name, server in sorted(spec.servers.items())
         }
         self._tools: list[External] | None = []
@@ -68,17 +76,27 @@ class Servers:
 
     @property
     def has_news(self) -> bool:
-        """Whether a server was given up and the agent was not told."""
-        return any(server.off is not None and server.name not in self._told for server in self._servers.values())
+        """Whether a server does not work, or was given up, and the agent was not told."""
+        return any(self._is_news(server) for server in self._servers.values())
+
+    def _is_news(self, server: Server) -> bool:
+        return server.down is not None and self._told.get(server.name) is not (server.off is not None)
 
     def take_news(self) -> list[str]:
         """What the agent should know, each thing once."""
         news = []
         for server in self._servers.values():
-            if server.off is not None and server.name not in self._told:
-                self._told.add(server.name)
-                news.append(f"The MCP server {server.name} does not work, so its tools are not there: {server.off}")
+            if self._is_news(server):
+                self._told[server.name] = server.off is not None
+                more = "It was given up" if server.off is not None else "It is started again from time to time"
+                news.append(f"The MCP server {server.name} does not work. {more}: {server.down}")
         return news
+
+    def _note(self, name: str, state: ServerState, more: str) -> None:
+        """For the host, which has no other way to know."""
+        if state is ServerState.WORKS:
+            self._told.pop(name, None)
+        self._board.did(ActivityKind.MCP_CALL, server_target(name), f"{state}: {more}")
 
     async def begin(self) -> None:
         """Start those that were not started, and wait a moment for them."""

@@ -9,12 +9,13 @@ from typing import Any
 
 from jackfield.api import ToolResult
 from jackfield.clock import Clock
+from jackfield.models.server_states import ServerState
 from jackfield.runner.servers.catalog import Catalog, Offered
 from jackfield.runner.servers.peer import Peer
 from jackfield.runner.servers.restarts import Restarts
 from jackfield.runner.servers.wires import ServerFailed, Wire
 
-__all__ = ["Reach", "Server"]
+__all__ = ["Reach", "Server", "Tell"]
 
 _LOG = logging.getLogger(__name__)
 _START_SECONDS = 30.0
@@ -23,6 +24,8 @@ _CALM = 1.0
 """Seconds between two looks at a list that its server says has changed."""
 
 
+Tell = Callable[[ServerState, str], None]
+"""Hears how a server does, and more about it in a few words."""
 Reach = Callable[[], Awaitable[Wire]]
 """How a server is reached: a program that is started, or a connection.  Raises `ServerFailed` when it can't be."""
 
@@ -30,13 +33,14 @@ Reach = Callable[[], Awaitable[Wire]]
 class Server:
     """Alone responsible for its server: what happens to one does not touch another (C174)."""
 
-    def __init__(self, name: str, reach: Reach, clock: Clock, *, on_change: Callable[[], None]) -> None:
+    def __init__(self, name: str, reach: Reach, clock: Clock, *, on_change: Callable[[], None], tell: Tell) -> None:
         self.name = name
         self.off: str | None = None
         """Why it was given up."""
         self._reach = reach
         self._clock = clock
         self._on_change = on_change
+        self._tell = tell
         self._restarts = Restarts()
         self._catalog = Catalog()
         self._peer: Peer | None = None
@@ -53,6 +57,11 @@ class Server:
         """What it offers: nothing until it was reached, and nothing once it is given up.  While it is started again,
         what it offered before; calls wait for it."""
         return self._catalog.tools
+
+    @property
+    def down(self) -> str | None:
+        """Why it does not work at this moment; None while it does, or is started for the first time."""
+        return self.off or (self._problem or None if self._peer is None else None)
 
     @property
     def was_tried(self) -> bool:
@@ -108,11 +117,13 @@ class Server:
             if wait is None:
                 _LOG.error("MCP server %s is off, it failed too often: %s", self.name, reason)
                 self.off = reason
+                self._tell(ServerState.OFF, reason)
                 self._offer(Catalog())
                 self._tried.set()
                 self._moved.set()
                 return
             _LOG.warning("MCP server %s failed, and is started again in %g s: %s", self.name, wait, reason)
+            self._tell(ServerState.FAILED, reason)
             self._tried.set()
             await self._clock.sleep(wait)
 
@@ -134,6 +145,7 @@ class Server:
             self._moved.set()
             self._moved = asyncio.Event()
             _LOG.info("MCP server %s offers %d tools", self.name, len(catalog.tools))
+            self._tell(ServerState.WORKS, f"it offers {len(catalog.tools)} tools")
             await self._follow(peer)
             return peer.ended.result()
         except ServerFailed as problem:
