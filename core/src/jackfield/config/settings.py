@@ -298,8 +298,9 @@ class AgentSettings(_Settings):
     runtime: Word = "process"
     """Where the agent's runners live."""
     gateway: bool | None = None
-    """Whether the agent reaches its model by the model gateway, which keeps the key in the host. When left out it does
-    where its runtime proves to be a container, and not otherwise."""
+    """Whether the agent reaches its model by a model gateway, which an extension offers and which keeps the key in the
+    host. When left out it does where its runtime proves to be a container, and not otherwise. Jackfield ships no such
+    extension yet."""
     allow_unisolated: bool = False
     """Whether other channels than the terminal may reach the agent although its runtime proves no isolation."""
     timezone: Zone | None = None

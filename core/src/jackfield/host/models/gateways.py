@@ -103,12 +103,12 @@ class Gateways:
         if self.offered is None:
             raise NotFound(
                 f"its provider {agent.provider!r} is to be reached by the model gateway, and none runs",
-                fix="install jackfield-gateway and put [extensions.gateway] into jackfield.toml; "
+                fix="start an extension that offers one ([extensions.<name>] in jackfield.toml), "
                 "or set `gateway = false` in the group's agent.toml",
             )
         raise NotFound(
             f"its provider {agent.provider!r} is to be reached by the model gateway, which has no upstream for it",
-            fix="add one to [extensions.gateway] in jackfield.toml; or set `gateway = false` in the group's agent.toml",
+            fix="add one to that extension's settings in jackfield.toml; or set `gateway = false` in the group's agent.toml",
         )
 
     def address(self, agent: AgentSettings, gateway: ModelGateway) -> str:

@@ -1,1 +1,0 @@
-"""Jackfield's provider for the Claude engine, by claude-agent-sdk."""

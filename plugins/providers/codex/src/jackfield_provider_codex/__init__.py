@@ -1,1 +1,0 @@
-"""Jackfield's provider for the Codex engine, by its app-server."""

@@ -1,1 +1,0 @@
-"""Jackfield's provider for the opencode engine, by `opencode serve`."""

@@ -1,1 +1,0 @@
-"""Jackfield's runtime for Apple's `container` command: one light virtual machine for each session."""

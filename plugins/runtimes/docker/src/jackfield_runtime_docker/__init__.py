@@ -1,1 +1,0 @@
-"""Jackfield's Docker runtime: one hardened container for each session."""
