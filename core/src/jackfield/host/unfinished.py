@@ -86,8 +86,8 @@ class Unfinished:
                             told.append(tell)  # what people are told of a series, the schedule tells once
             return ready
 
-        # Through the writer, also when there is nothing to release: a message that came while the runner died may be on its
-        # way into the ledger, and its wake found a runner that seemed to live.
+        # Through the writer, also when there is nothing to release: a message that came while the runner died may be on
+        # its way into the ledger, and its wake found a runner that seemed to live.
         ready = await self._hub.store.write(release)
 
         def hold_back(box: HostMailbox) -> None:

@@ -8,6 +8,7 @@ from jackfield.api import BoundTool, Tool, ToolContext
 from jackfield.clock import Clock, SystemClock
 from jackfield.models import ActivityKind
 from jackfield.runner.board import Board
+from jackfield.runner.secrets import Secrets
 from jackfield.runner.tools import bind
 
 __all__ = ["bind_tools"]
@@ -25,6 +26,7 @@ def bind_tools(
         limit=limit,
         board=_NoBoard(),
         clock=clock if clock is not None else SystemClock(),
+        secrets=Secrets(),
         on_call=lambda: None,
     )
     return {one.name: one for one in bound}

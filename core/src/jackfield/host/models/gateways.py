@@ -108,7 +108,8 @@ class Gateways:
             )
         raise NotFound(
             f"its provider {agent.provider!r} is to be reached by the model gateway, which has no upstream for it",
-            fix="add one to that extension's settings in jackfield.toml; or set `gateway = false` in the group's agent.toml",
+            fix="add one to that extension's settings in jackfield.toml, "
+            "or set `gateway = false` in the group's agent.toml",
         )
 
     def address(self, agent: AgentSettings, gateway: ModelGateway) -> str:
