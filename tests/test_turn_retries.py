@@ -61,7 +61,7 @@ def test_a_long_wait_parks_the_session_and_is_told_once(exchange: Exchange) -> N
     shown = exchange.session_of("limited")
     assert shown["parked_reason"] == "rate_limited: the mock was told to fail: rate_limited"
     assert [state for state, _ in exchange.state_of("limited")] == ["parked", "queued", "queued"]
-    assert exchange.texts("limited") == [WAIT_TEXT]
+    assert exchange.texts("limited") == [f"{WAIT_TEXT} That may take about an hour."]
 
 
 def test_an_operator_may_retry_what_is_parked_at_once(exchange: Exchange) -> None:

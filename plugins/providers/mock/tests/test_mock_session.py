@@ -34,6 +34,7 @@ from jackfield.api import (
     TextDone,
     Thinking,
     ToolEnded,
+    ToolProgress,
     ToolResult,
     ToolStarted,
     TurnEnded,
@@ -431,3 +432,75 @@ def test_a_plain_answer_needs_neither_scripts_nor_commands(tmp_path: Path) -> No
 def test_it_registers_under_its_entry_point_s_name() -> None:
     (kind,) = plugin.register_providers()
     assert kind.name == "mock" and kind.settings is not None
+
+
+async def test_a_script_plays_every_event_of_the_contract(tmp_path: Path) -> None:
+    """Spec/providers.md 8."""
+    steps = [
+        {
+            "actions": [
+                {"think": "hm"},
+                {"aside": "looking"},
+                {"own": "Bash", "summary": "ls", "progress": ["a", "b"], "deadline": 9},
+                {"own": "Read", "ok": False},
+                {"use": "big", "input": 10, "cache_read": 5, "output": 3, "cost": 0.5},
+                {"retry": 0, "kind": "overloaded"},
+                {"limit": 60, "window": "5h"},
+                {"note": "chatter"},
+                {"compact": True},
+                {"lose": "now"},
+                {"stream": "cut short", "every": 0, "cut": True},
+                {"later": 0, "text": "by myself"},
+                {"say": "the end"},
+            ]
+        },
+        {"actions": [{"say": "half"}, {"stop": "limit"}]},
+        {"actions": [{"note": "waiting"}, {"wait": 30}, {"say": "late"}]},
+        {"actions": [{"say": "in a hurry"}]},
+        {"actions": [{"die": "out of memory"}]},
+    ]
+    async with talk(tmp_path, settings={"script": steps}) as t:
+        assert (await t.ask("1")).reply == "the end"
+        assert [event.final for event in t.of(TextDone)] == [False, True]
+        assert [event.text for event in t.of(ToolProgress)] == ["a", "b"]
+        assert [event.source for event in t.of(ToolStarted)] == ["builtin", "builtin"]
+        assert [event.ok for event in t.of(ToolEnded)] == [True, False]
+        (used,) = t.of(Usage)
+        assert (used.scope, used.model, used.input, used.cache_read, used.output, used.cost) == (
+            "request", "big", 10, 5, 3, 0.5,
+        )  # fmt: skip
+        await t.until(TurnEnded)
+        assert [event.cause for event in t.of(TurnStarted)] == ["input", "engine"]
+        limited = await t.ask("2")
+        assert (limited.outcome, limited.reply, limited.error) == ("limit", "half", None)
+        await t.send("3")
+        await t.until(Notice)
+        assert await t.send("hurry", when="now") == "injected"
+        await t.until(TurnEnded)
+        await t.send("4")
+        closed: SessionClosed = await t.until(SessionClosed)
+        assert (closed.reason, closed.exit_code) == ("out of memory", 1)
+        assert await t.send("5") == "rejected"
+        told = {type(event) for event in t.seen}
+        assert told == set(get_args(ProviderEvent))
+        t.seen.clear()
+        t._stream = iter_one(closed)
+
+
+async def iter_one(event: ProviderEvent) -> AsyncIterator[ProviderEvent]:
+    """A stream that has said all but this."""
+    yield event
+
+
+async def test_an_error_says_that_a_fresh_session_helps(tmp_path: Path) -> None:
+    async with talk(tmp_path) as t:
+        ended = await t.ask("mock: fail context_overflow fresh_session_helps=yes")
+        assert ended.error is not None and ended.error.fresh_session_helps
+
+
+async def test_it_shows_the_gateway_without_its_token(tmp_path: Path) -> None:
+    provider: Provider = plugin.create({})
+    given = spec(tmp_path, gateway_url="http://127.0.0.1:9/s/tok")
+    talking = Talk(await provider.open(given, None))
+    assert (await talking.ask("mock: show gateway")).reply == "http://127.0.0.1:9/s"
+    await talking.session.close(deadline=5)

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 __all__ = [
-    "VERBS", "Action", "Ask", "Call", "Compact", "Crash", "Fail", "Hang", "Later", "Limit", "Lose", "Note", "Quiet",
-    "Recall", "Retry", "Say", "Show", "Stream", "Think", "Wait", "Write", "read_action",
+    "VERBS", "Action", "Aside", "Ask", "Call", "Compact", "Crash", "Die", "Fail", "Hang", "Later", "Limit", "Lose",
+    "Note", "Own", "Quiet", "Recall", "Retry", "Say", "Show", "Stop", "Stream", "Think", "Use", "Wait", "Write",
+    "read_action",
 ]  # fmt: skip
 
 
@@ -110,6 +111,7 @@ class Fail:
     status: int | None = None
     scope: ProviderScope | None = None
     tools_ran: bool | None = None
+    fresh_session_helps: bool = False
     message_for_user: str | None = None
     times: int | None = None
 
@@ -188,9 +190,9 @@ class Recall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
-    """Say what the provider was given."""
+    """Say what the provider was given.  Of the gateway's address without its token."""
 
-    show: Literal["prompt", "system", "tools", "cwd", "model", "env"]
+    show: Literal["prompt", "system", "tools", "cwd", "model", "env", "gateway"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,8 +229,68 @@ class Later:
         _not_negative(later=self.later)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aside:
+    """A text between two tools: no part of the reply."""
+
+    aside: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """A tool of the engine's own, which takes `seconds` and says `progress` meanwhile."""
+
+    own: str
+    summary: str = ""
+    progress: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    deadline: float | None = None
+    ok: bool = True
+
+    def __post_init__(self) -> None:
+        _not_negative(seconds=self.seconds, deadline=self.deadline)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """Report what one request used, of the model `use`."""
+
+    use: str
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cost: float | None = None
+
+    def __post_init__(self) -> None:
+        _not_negative(
+            input=self.input, cache_read=self.cache_read, cache_write=self.cache_write, output=self.output,
+            reasoning=self.reasoning, cost=self.cost,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Die:
+    """The engine ends, and with it the session, in the middle of the turn; the runner lives."""
+
+    die: str = "it was told to"
+    times: int | None = None
+
+    def __post_init__(self) -> None:
+        _positive(times=self.times)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """End the turn at a limit of the engine's, with what was said so far."""
+
+    stop: Literal["limit"] = "limit"
+
+
 Action = (
     Say
+    | Aside
     | Stream
     | Think
     | Call
@@ -247,6 +309,10 @@ Action = (
     | Note
     | Quiet
     | Later
+    | Own
+    | Use
+    | Die
+    | Stop
 )
 """One thing to do in a turn."""
 

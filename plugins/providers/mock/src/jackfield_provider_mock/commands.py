@@ -18,14 +18,17 @@ from collections.abc import Callable
 
 from jackfield_provider_mock.actions import (
     Action,
+    Aside,
     Compact,
     Later,
     Limit,
     Lose,
     Note,
+    Own,
     Retry,
     Say,
     Think,
+    Use,
     Wait,
     read_action,
 )
@@ -43,6 +46,8 @@ COMMANDS: dict[str, str] = {
     "ask": "QUESTION | OPTION | OPTION...: ask with choices and say which was chosen",
     "sleep": "SECONDS: do nothing for a while",
     "fail": "KIND [times=N retry_after=S status=N scope=S retryable=yes|no tools_ran=yes|no message='...']: fail",
+    "die": "[times=N]: the engine ends, the runner lives",
+    "stop": ": end the turn at the engine's limit",
     "retry": "SECONDS [KIND]: report a retry and wait for it",
     "limit": "SECONDS: report a rate limit",
     "crash": "[kill | STATUS] [times=N]: end the process",
@@ -50,9 +55,12 @@ COMMANDS: dict[str, str] = {
     "compact": ": compact the conversation",
     "lose": "[now | restart]: lose the conversation",
     "recall": ": say what was said before",
-    "show": "prompt | system | tools | cwd | model | env: say what the provider was given",
+    "show": "prompt | system | tools | cwd | model | env | gateway: say what the provider was given",
     "write": "FILE TEXT: write a file in the workspace",
     "note": "TEXT: engine chatter",
+    "aside": "TEXT: say TEXT between tools, not as the answer",
+    "own": "NAME [seconds=S progress=WORD]: run a tool of the engine's own",
+    "use": "MODEL [input=N output=N cache_read=N cost=X]: report what a request used",
     "later": "SECONDS TEXT: say TEXT in a turn of its own, later",
     "quiet": ": say nothing, not even a tool's result",
     "help": ": this list",
@@ -63,7 +71,7 @@ HELP = "Write one or more of these into a message:\n\n" + "\n".join(
     for verb, (usage, _, about) in ((verb, text.partition(": ")) for verb, text in COMMANDS.items())
 )
 _KEY_VALUE = re.compile(r"^(\w+)=(.*)$", re.DOTALL)
-_MUTE = (Think, Wait, Retry, Limit, Compact, Lose, Note, Later)
+_MUTE = (Think, Wait, Retry, Limit, Compact, Lose, Note, Later, Aside, Own, Use)
 _ALIASES = {"call": "tool", "wait": "sleep", "echo": "say"}
 
 
@@ -154,6 +162,13 @@ def _crash(rest: str) -> list[_Table]:
     return [table]
 
 
+def _own(rest: str) -> list[_Table]:
+    table = _options(rest, first="own", default="Bash")
+    if "progress" in table:
+        table["progress"] = [table["progress"]]
+    return [table]
+
+
 _READERS: dict[str, Callable[[str], list[_Table]]] = {
     "say": lambda rest: [{"say": rest}],
     "stream": lambda rest: [{"stream": rest}],
@@ -173,6 +188,11 @@ _READERS: dict[str, Callable[[str], list[_Table]]] = {
     "show": lambda rest: [{"show": rest}],
     "write": _two("write", "text", required=False),
     "note": lambda rest: [{"note": rest}],
+    "aside": lambda rest: [{"aside": rest}],
+    "own": _own,
+    "use": lambda rest: [_options(rest, first="use", default="mock")],
+    "die": lambda rest: [_options(rest, first="die", default="it was told to")],
+    "stop": lambda rest: [{"stop": "limit"}],
     "later": _two("later", "text"),
     "quiet": lambda rest: [{"quiet": True}],
     "help": lambda rest: [{"say": HELP}],

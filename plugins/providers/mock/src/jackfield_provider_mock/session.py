@@ -30,7 +30,7 @@ from jackfield.errors import ProviderError
 from jackfield_provider_mock.memory import Memory
 from jackfield_provider_mock.prompt import Heard, read_prompt
 from jackfield_provider_mock.say import Say
-from jackfield_provider_mock.turn import Turn
+from jackfield_provider_mock.turn import Stopped, Turn
 
 if TYPE_CHECKING:
     from jackfield_provider_mock.actions import Action
@@ -138,8 +138,9 @@ class MockSession:
 
     async def close(self, *, deadline: float) -> None:
         """End the turn and every timer, then the stream.  May be called again."""
-        if self._closed:
+        if self._closed and self._task is None:
             return
+        said = self._closed
         self._closed = True
         self._waiting.clear()
         self._injected.clear()
@@ -149,7 +150,8 @@ class MockSession:
             timer.cancel()
         if self._timers:
             await asyncio.wait(set(self._timers), timeout=deadline)
-        self._emit(SessionClosed(reason="closed", exit_code=0))
+        if not said:
+            self._emit(SessionClosed(reason="closed", exit_code=0))
 
     # ---- what a turn calls
 
@@ -178,6 +180,11 @@ class MockSession:
             self._memory.save()
             self._emit(ContinuationLost(reason="the script lost it"))
             self._emit(ContinuationChanged(continuation=self._continuation()))
+
+    def die(self, reason: str) -> None:
+        """The engine ends in the middle of its turn."""
+        self._closed = True
+        self._emit(SessionClosed(reason=reason, exit_code=1, stderr_tail="mock: told to die"))
 
     def later(self, seconds: float, text: str) -> None:
         """Say `text` in a turn of its own once the seconds have passed and no other turn runs."""
@@ -226,6 +233,8 @@ class MockSession:
             await turn.play(plan())
         except ProviderError as problem:
             outcome, error = "error", problem
+        except Stopped:
+            outcome = "limit"
         except asyncio.CancelledError:
             if not self._interrupting:
                 raise
@@ -247,16 +256,17 @@ class MockSession:
             self._memory.used.extend(turn.steps)
         self._memory.save()
         heard, said = self._tokens(turn.prompt), self._tokens(reply or "")
-        self._emit(
-            Usage(
-                scope="turn",
-                model=self._spec.model or "mock",
-                input=heard,
-                output=said,
-                context_used=self._tokens(*self._memory.lines),
-                context_limit=_CONTEXT_LIMIT,
+        if not turn.metered:
+            self._emit(
+                Usage(
+                    scope="turn",
+                    model=self._spec.model or "mock",
+                    input=heard,
+                    output=said,
+                    context_used=self._tokens(*self._memory.lines),
+                    context_limit=_CONTEXT_LIMIT,
+                )
             )
-        )
         self._emit(ContinuationChanged(continuation=self._continuation()))
         self._emit(TurnEnded(outcome=outcome, reply=reply, inputs=tuple(turn.inputs), error=error))
         # What was sent into this turn but not read any more gets a turn of its own, in order.

@@ -22,7 +22,9 @@ from jackfield.api import (
     TextDone,
     Thinking,
     ToolEnded,
+    ToolProgress,
     ToolStarted,
+    Usage,
 )
 from jackfield.errors import ProviderError, ProviderErrorKind, ProviderScope
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from jackfield_provider_mock import actions as do
     from jackfield_provider_mock.session import MockSession
 
-__all__ = ["Turn"]
+__all__ = ["Stopped", "Turn"]
 
 _FIELD = re.compile(r"\{(text|last|sender|result|turn|inputs)\}")
 _PIECES = 40
@@ -42,6 +44,10 @@ _SCOPES: dict[ProviderErrorKind, ProviderScope] = {
     "auth": "credential", "billing": "credential",
     "engine_missing": "provider", "config": "provider", "engine_crash": "session", "continuation_lost": "session",
 }  # fmt: skip
+
+
+class Stopped(Exception):
+    """The turn ends at a limit."""
 
 
 class Turn:
@@ -54,6 +60,8 @@ class Turn:
         self.steps: list[int] = []
         """Steps of the script that are used up unless this turn will be repeated."""
         self.tools_ran = False
+        self.metered = False
+        """Whether the script has reported what was used."""
         self.hurry = asyncio.Event()
         """Set to cut a wait short."""
         self._heard: list[Heard] = []
@@ -166,6 +174,20 @@ class Turn:
                 self._unsaid = None
             case do.Later():
                 session.later(action.later, self._fill(action.text))
+            case do.Aside():
+                session.emit(TextDone(block=self._block, text=self._fill(action.aside), final=False))
+                self._block += 1
+            case do.Own():
+                await self._own(action)
+            case do.Use():
+                self._use(action)
+            case do.Die():
+                if session.memory.due(name, action.times):
+                    session.die(action.die)
+                    await asyncio.Event().wait()  # nobody hears of this turn any more
+                self._unsaid = f"recovered after {action.times} x die"
+            case do.Stop():
+                raise Stopped
 
     # ---- text
 
@@ -224,6 +246,8 @@ class Turn:
                 return "\n".join(f"{tool.name}: {tool.description}" for tool in spec.tools) or "(no tools)"
             case "model":
                 return spec.model or "mock"
+            case "gateway":
+                return spec.gateway_url.rpartition("/")[0] if spec.gateway_url else "(no gateway)"
             case "env":
                 return ", ".join(sorted(spec.env)) or "(empty)"
             case _:
@@ -250,6 +274,35 @@ class Turn:
         self._result = self._unsaid = result.text
         self._session.emit(ToolEnded(call=call, ok=not result.is_error, summary=result.text[:200]))
 
+    async def _own(self, action: do.Own) -> None:
+        self._calls += 1
+        call = f"call-{self._session.memory.turns}-{self._calls}"
+        emit = self._session.emit
+        emit(
+            ToolStarted(call=call, name=action.own, source="builtin", summary=action.summary, deadline=action.deadline)
+        )
+        self.tools_ran = True
+        for text in action.progress:
+            emit(ToolProgress(call=call, text=text))
+        if action.seconds:
+            await self._pause(action.seconds)
+        emit(ToolEnded(call=call, ok=action.ok, summary=action.summary))
+
+    def _use(self, action: do.Use) -> None:
+        self.metered = True
+        self._session.emit(
+            Usage(
+                scope="request",
+                model=action.use,
+                input=action.input,
+                cache_read=action.cache_read,
+                cache_write=action.cache_write,
+                output=action.output,
+                reasoning=action.reasoning,
+                cost=action.cost,
+            )
+        )
+
     # ---- time and trouble
 
     async def _pause(self, seconds: float) -> None:
@@ -269,6 +322,7 @@ class Turn:
             status=action.status,
             scope=action.scope or _SCOPES.get(action.fail, "turn"),
             tools_ran=tools_ran,
+            fresh_session_helps=action.fresh_session_helps,
             message_for_user=action.message_for_user,
         )
 
