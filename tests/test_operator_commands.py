@@ -49,6 +49,21 @@ def test_an_operator_writes_into_a_session_and_its_chat_hears_the_answer(exchang
     exchange.wait_text("cli", "from a pipe")
 
 
+def test_what_an_agent_is_told_first_is_shown_layer_by_layer_with_its_size(exchange: Exchange) -> None:
+    exchange.add_agent("wordy")
+    (exchange.home.groups / "wordy" / "AGENTS.md").write_text("Always say ahoy.\n", encoding="utf-8")
+    shown = exchange.json("group", "prompt", "wordy")  # `group prompt`
+    assert shown["channels_known"] is True and shown["session"] is None
+    assert any("Always say ahoy." in layer["text"] for layer in shown["layers"])
+    assert any("Wordy" in layer["text"] for layer in shown["layers"])
+    assert all(layer["bytes"] == len(layer["text"].encode()) for layer in shown["layers"])
+    assert shown["bytes"] >= sum(layer["bytes"] for layer in shown["layers"])
+    told = exchange.run("group", "prompt", "wordy").stdout
+    assert "Always say ahoy." in told and "ABOUT TOKENS" in told
+    of_another = exchange.run("group", "prompt", "wordy", "--session", session_id(exchange), check=False)
+    assert of_another.returncode == 2 and "is not one of wordy" in of_another.stderr
+
+
 def test_a_session_is_stopped_and_cleared(exchange: Exchange) -> None:
     exchange.join("cli-clear")
     exchange.say("cli-clear", "remember me")
