@@ -9,9 +9,10 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,12 @@ class Place:
 
     def acks(self) -> dict[str, Ack]:
         return {ack.message_id: ack for ack in self.host.read_outbound().acks}
+
+    def key(self, name: str) -> str | None:
+        """A value that the session's runners keep for themselves."""
+        with closing(sqlite3.connect(self.folder.outbound_db)) as database:
+            found = database.execute("SELECT value FROM session_state WHERE key = ?", (name,)).fetchone()
+        return None if found is None else str(found[0])
 
     def heard(self) -> list[dict[str, Any]]:
         """What the provider wrote down: opened sessions, prompts, and so on."""

@@ -404,6 +404,71 @@ async def test_a_conversation_lost_in_the_turn_is_begun_anew_once(tmp_path: Path
         assert here.texts() == ["one", "found"]
 
 
+async def test_a_conversation_that_is_too_long_is_begun_anew_in_the_same_turn_and_not_again(tmp_path: Path) -> None:
+    """C124; spec/providers.md 7: once, with a summary, and never in a loop."""
+    async with place(tmp_path) as here:
+        await here.start()
+        here.put(first := chat("say the password is plum"))
+        await here.until(lambda: done(here, first))
+        here.put(second := chat("until_recap context_overflow"))
+        await here.until(lambda: done(here, second))
+        assert here.texts() == ["the password is plum", "begun anew"]
+        assert "too long for your model" in here.prompts()[-1] and "plum</earlier>" in here.prompts()[-1]
+        assert len([one for one in here.heard() if "opened" in one]) == 2
+        here.put(third := chat("fail context_overflow again"))
+        await here.until(lambda: done(here, third))
+        error = here.acks()[third.id].error
+        assert error is not None and (error.kind, error.retryable) == ("context_overflow", False)
+        assert len([one for one in here.heard() if "opened" in one]) == 3
+
+
+async def test_an_engine_that_breaks_off_gets_its_conversation_back_once_and_then_a_new_one(tmp_path: Path) -> None:
+    """C099."""
+    async with place(tmp_path) as here:
+        await here.start()
+        here.put(first := chat("say one"))
+        await here.until(lambda: done(here, first))
+        for number in (1, 2):
+            here.put(row := chat("fail engine_crash again retry"))
+            await here.until(lambda row=row: done(here, row))
+            assert here.acks()[row.id].status is AckStatus.FAILED
+            kept = here.key("continuation:scripted")
+            assert (kept is None) == (number == 2)
+        here.put(last := chat("say two"))
+        await here.until(lambda: done(here, last))
+        assert "broke off again and again" in here.prompts()[-1]
+        assert here.key("failing") is None and here.key("anew") is None
+
+
+async def test_a_provider_that_falls_silent_is_stopped_and_may_be_tried_again(tmp_path: Path) -> None:
+    """Spec/providers.md 7: no event for a while, and no tool that runs."""
+    async with place(tmp_path, limits={"provider_idle": 0.6}) as here:
+        await here.start()
+        here.put(row := chat("hang"))
+        await here.until(lambda: done(here, row))
+        error = here.acks()[row.id].error
+        assert error is not None and (error.kind, error.retryable) == ("stalled", True)
+        here.put(after := chat("say well again"))
+        await here.until(lambda: done(here, after))
+        assert here.texts() == ["well again"]
+
+
+async def test_what_a_turn_used_is_told_with_its_end_unless_a_gateway_counts_it(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        await here.start()
+        here.put(row := chat("say hello"))
+        await here.until(lambda: done(here, row))
+        (used,) = here.host.read_outbound().usage
+        assert (used.provider, used.requests, used.input, used.cache_read, used.output, used.cost) == (
+            "scripted", 1, 5, 2, 3, 0.5,
+        )  # fmt: skip
+    async with place(tmp_path / "metered", gateway="http://127.0.0.1:9") as here:
+        await here.start()
+        here.put(row := chat("say hello"))
+        await here.until(lambda: done(here, row))
+        assert here.host.read_outbound().usage == []
+
+
 async def test_rows_that_are_not_due_yet_wait(tmp_path: Path) -> None:
     async with place(tmp_path, limits={"poll": 20.0}) as here:
         await here.start()

@@ -171,6 +171,10 @@ class Session:
                     if "again" in flags or not self.resumed:
                         raise ProviderError(f"told to fail: {kind}", kind=kind, retryable="retry" in flags)
                     said.append("recovered")
+                case "until_recap":
+                    if "<recap>" not in prompt:
+                        raise ProviderError(f"told to fail: {rest}", kind=rest)  # type: ignore[arg-type]  # a test says it
+                    said.append("begun anew")
                 case "call":
                     name, _, arguments = rest.partition(" ")
                     said.append(await self.call(name, json.loads(arguments or "{}")))

@@ -43,7 +43,7 @@ from jackfield.host.timer import DueTimer
 from jackfield.host.typing_indicator import TypingIndicator
 from jackfield.host.unfinished import Unfinished
 from jackfield.host.workshop.workshop import Workshop
-from jackfield.ids import AgentGroupId, SessionId, derive_id
+from jackfield.ids import AgentGroupId, SessionId, new_id
 from jackfield.models import (
     Ack,
     AckStatus,
@@ -321,14 +321,11 @@ class Assembly:
         if owner is not None or self.alerts.any_open:
             self.hub.spawn(self.models.heard(keys, owner), "model")
 
-    async def _send_alert(self, address: Address, text: str, key: str) -> bool:
+    async def _send_alert(self, address: Address, text: str) -> bool:
         """Whether it lies before an owner, or may."""
         try:
             await self.delivery.send_now(
-                address,
-                OutMessage(text=text),
-                path=SendPath.NOTICE,
-                key=derive_id("dl", key, str(self.hub.clock.now())),
+                address, OutMessage(text=text), path=SendPath.NOTICE, key=new_id("dl", self.hub.clock.now())
             )
         except Ambiguous:
             return True

@@ -46,7 +46,7 @@ class Continuations:
 
         text, known, anew, failing = await self._mail.run(look)
         self._others = tuple(name for name in known if name != self.key)
-        self._failing = Failing.loads(failing)
+        self._failing = self._failing or Failing.loads(failing)
         self._left = bool(self._others or anew or failing)
         reason: Reason | None = "provider" if self._others else _reason(anew)
         if reason is not None:

@@ -6,6 +6,7 @@ tries again.  `jackfield status` and `jackfield doctor` show it in any case.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -25,13 +26,14 @@ log = logging.getLogger(__name__)
 
 class Alerts:
     def __init__(
-        self, hub: Hub, channels: ChannelDirectory, *, send: Callable[[Address, str, str], Awaitable[bool]]
+        self, hub: Hub, channels: ChannelDirectory, *, send: Callable[[Address, str], Awaitable[bool]]
     ) -> None:
-        """`send` sends a text to a chat under a key; False when it could not."""
+        """`send` sends a text to a chat; False when it could not."""
         self._hub = hub
         self._channels = channels
         self._chats = DirectChats(hub, channels)
         self._send = send
+        self._telling = asyncio.Lock()
         self._open: set[str] | None = None
         """What is not mended; None until it was asked for."""
 
@@ -68,9 +70,10 @@ class Alerts:
         """Write to an owner what none was told yet."""
         if self._open is not None and not self._open:
             return
-        for alert in await self.open():
-            if alert.told_at is None and await self._reach_owner(alert):
-                await self._hub.store.write(alerts.told, alert.key, self._hub.clock.now())
+        async with self._telling:
+            for alert in await self.open():
+                if alert.told_at is None and await self._reach_owner(alert):
+                    await self._hub.store.write(alerts.told, alert.key, self._hub.clock.now())
 
     async def _known(self) -> set[str]:
         if self._open is None:
@@ -83,7 +86,7 @@ class Alerts:
         ready = [(one.type, one.name) for one in self._channels.all() if one.ready.is_set()]
         for user, channel_type, instance in policy.preferred(owners, ready, None):
             address = await self._chats.ensure(user, channel_type, instance)
-            if address is not None and await self._send(address, f"**{alert.subject}**\n\n{alert.text}", alert.key):
+            if address is not None and await self._send(address, f"**{alert.subject}**\n\n{alert.text}"):
                 log.info("%s was told: %s", user, alert.subject)
                 return True
         return False
