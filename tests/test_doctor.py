@@ -70,7 +70,7 @@ def test_a_healthy_home_is_proved_healthy_with_a_host_and_without_and_nothing_is
     checks = {
         "home", "disk", "configuration", "store", "clock", "host", "plugins", "messages", "mailboxes", "ingress",
         "secrets", "people", "approvals", "tasks", "channel:terminal", "channel:box", "agent:andy", "runtime:process",
-        "reach:andy",
+        "reach:andy", "models",
     }  # fmt: skip
     offline = doctor(exchange)
     assert set(offline) == checks

@@ -149,7 +149,7 @@ async def test_two_processes_may_open_a_new_database_at_once(tmp_path: Path) -> 
 
 async def test_a_full_database_refuses_what_does_not_fit_and_nothing_else(tmp_path: Path) -> None:
     """C213."""
-    store = Store(tmp_path / "state.db", max_pages=120)
+    store = Store(tmp_path / "state.db", max_pages=150)
     await store.open()
     await store.write(notes.set, "small", "1")
     with pytest.raises(StoreFull) as refused:

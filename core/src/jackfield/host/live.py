@@ -67,6 +67,7 @@ class LiveHost(Assembly):
         await self.channels.start(self.intake)
         await self.extensions.start()
         self.hub.gateways.settled = True
+        self.renewal.renew()  # whoever was taken over: until now nobody could say how it should reach its model
         await self.approvals.start()
         await self.schedule.start()
         awaited = await self.hub.store.read(inbound.sessions_awaited)
