@@ -53,7 +53,6 @@ class LiveHost(Assembly):
         self.takeover.adopted(adopted)
         for session in adopted:
             await self.launcher.adopted(session)
-            self.renewal.look_at(session)
         waiting = await self.unfinished.sessions_with_work()
         for session in waiting:
             try:
@@ -67,7 +66,7 @@ class LiveHost(Assembly):
         await self.channels.start(self.intake)
         await self.extensions.start()
         self.hub.gateways.settled = True
-        self.renewal.renew()  # whoever was taken over: until now nobody could say how it should reach its model
+        self.renewal.renew()  # not before: only now is it known how an agent reaches its model
         await self.approvals.start()
         await self.schedule.start()
         awaited = await self.hub.store.read(inbound.sessions_awaited)
