@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from jackfield.api import Continuation, Probe, ProviderCapabilities, ProviderSession, ProviderSpec
 from jackfield.errors import ProviderError
-from jackfield_provider_kit.installed import version_of
-from jackfield_provider_kit.loop.setup import Setup
+from jackfield_provider_kit.installed import probe_of, version_of
+from jackfield_provider_kit.loop.setup import CAPABILITIES, Setup
 
-from jackfield_provider_anthropic.defaults import Defaults
+from jackfield_provider_anthropic.defaults import INSTALL, Defaults
 from jackfield_provider_anthropic.prices import list_price
 
 __all__ = ["AnthropicProvider"]
 
 _PACKAGE = "anthropic"
-_INSTALL = "pip install jackfield-provider-anthropic"
 _KEY = "ANTHROPIC_API_KEY"
 
 
@@ -24,24 +23,11 @@ class AnthropicProvider:
         self._settings = settings
 
     def capabilities(self) -> ProviderCapabilities:
-        return ProviderCapabilities(
-            text_deltas=True,
-            inject="next_step",
-            consumed_input_ids=True,
-            compaction=True,
-            interrupt=True,
-            retry_events=True,
-            usage=True,
-            resume=True,
-            in_process_tools=True,
-        )
+        return CAPABILITIES
 
     async def probe(self) -> Probe:
         """Whether the package is installed; it is not imported for that."""
-        version = version_of(_PACKAGE)
-        if version is None:
-            return Probe(ok=False, engine=_PACKAGE, detail="the anthropic package is not installed", fix=_INSTALL)
-        return Probe(ok=True, engine=_PACKAGE, version=version, detail="asks the Messages API from this process")
+        return probe_of(_PACKAGE, INSTALL, "asks the Messages API from this process")
 
     async def open(self, spec: ProviderSpec, continuation: Continuation | None) -> ProviderSession:
         """Begin or take up a conversation; the package is loaded in a thread meanwhile.

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jackfield.errors import ProviderError
+from jackfield_provider_kit.client import LazyClient
 from jackfield_provider_kit.errors import failure_of
-from jackfield_provider_kit.installed import quiet_http
 from jackfield_provider_kit.loop import (
     Block,
     BlockDone,
@@ -28,7 +28,7 @@ from jackfield_provider_kit.loop import (
     ToolOutput,
 )
 
-from jackfield_provider_anthropic.defaults import Defaults
+from jackfield_provider_anthropic.defaults import INSTALL, Defaults
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -58,27 +58,16 @@ class AnthropicWire:
         self._model = model
         self._key = key
         self._base_url = base_url
-        self._client: AsyncAnthropic | None = None
-        self._loading = asyncio.Lock()
+        self._client = LazyClient("anthropic", INSTALL, self._make)
 
     async def prepare(self) -> None:
         """Import the package, in a thread because it takes more than a second, and make the client."""
-        async with self._loading:
-            if self._client is None:
-                self._client = await asyncio.to_thread(self._load)
+        await self._client.get()
 
-    def _load(self) -> AsyncAnthropic:
-        try:
-            import anyio
-            from anthropic import AsyncAnthropic, Timeout
-        except ImportError as problem:
-            raise ProviderError(
-                f"the anthropic package can't be imported: {problem}",
-                kind="engine_missing",
-                scope="provider",
-                fix="pip install jackfield-provider-anthropic",
-            ) from problem
-        quiet_http()
+    def _make(self) -> AsyncAnthropic:
+        import anyio
+        from anthropic import AsyncAnthropic, Timeout
+
         client = AsyncAnthropic(
             api_key=self._key,
             base_url=self._base_url or "https://api.anthropic.com",
@@ -91,14 +80,13 @@ class AnthropicWire:
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
         """Send it; always as a stream, because a long answer is refused otherwise."""
-        await self.prepare()
-        assert self._client is not None
+        client = await self._client.get()
         reading = _Reading(self._model)
         body = body_of(request, self._settings, self._model)
         try:
             # As `extra_body` because the package copies its own parameters part by part, which takes milliseconds for a
             # long conversation; what stands there goes first.
-            events = await self._client.messages.create(
+            events = await client.messages.create(
                 model=self._model, max_tokens=request.max_output, messages=[], stream=True, extra_body=body
             )
             async with events:
@@ -113,8 +101,7 @@ class AnthropicWire:
             yield ReplyDone(reading.stop, reading.tokens, reading.model, reading.detail)
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
+        await self._client.close()
 
 
 class _Reading:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["quiet_http", "version_of"]
+from jackfield.api import Probe
+
+__all__ = ["probe_of", "quiet_http", "version_of"]
 
 
 def version_of(distribution: str) -> str | None:
@@ -13,6 +15,14 @@ def version_of(distribution: str) -> str | None:
         return version(distribution)
     except PackageNotFoundError:
         return None
+
+
+def probe_of(package: str, install: str, detail: str) -> Probe:
+    """Whether a provider's package is installed; it is not imported for that."""
+    version = version_of(package)
+    if version is None:
+        return Probe(ok=False, engine=package, detail=f"the {package} package is not installed", fix=install)
+    return Probe(ok=True, engine=package, version=version, detail=detail)
 
 
 def quiet_http() -> None:

@@ -6,7 +6,10 @@ from typing import Literal, NamedTuple
 
 from jackfield_provider_kit.loop.setup import Limits, Prices
 
-__all__ = ["Defaults", "Effort"]
+__all__ = ["INSTALL", "Defaults", "Effort"]
+
+INSTALL = "pip install jackfield-provider-openai"
+"""What brings the package, too."""
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 

@@ -6,15 +6,14 @@ from typing import Literal
 
 from jackfield.api import Continuation, Probe, ProviderCapabilities, ProviderSession, ProviderSpec
 from jackfield.errors import ProviderError, ProviderScope
-from jackfield_provider_kit.installed import version_of
-from jackfield_provider_kit.loop.setup import Setup
+from jackfield_provider_kit.installed import probe_of, version_of
+from jackfield_provider_kit.loop.setup import CAPABILITIES, Setup
 
-from jackfield_provider_openai.defaults import Defaults
+from jackfield_provider_openai.defaults import INSTALL, Defaults
 
 __all__ = ["OpenAIProvider"]
 
 _PACKAGE = "openai"
-_INSTALL = "pip install jackfield-provider-openai"
 _KEY = "OPENAI_API_KEY"
 _SORRY = "I'm not set up yet. My operator has to look at it."
 
@@ -26,25 +25,12 @@ class OpenAIProvider:
         self._settings = settings
 
     def capabilities(self) -> ProviderCapabilities:
-        return ProviderCapabilities(
-            text_deltas=True,
-            inject="next_step",
-            consumed_input_ids=True,
-            compaction=True,
-            interrupt=True,
-            retry_events=True,
-            usage=True,
-            resume=True,
-            in_process_tools=True,
-        )
+        return CAPABILITIES
 
     async def probe(self) -> Probe:
         """Whether the package is installed; it is not imported for that."""
-        version = version_of(_PACKAGE)
-        if version is None:
-            return Probe(ok=False, engine=_PACKAGE, detail="the openai package is not installed", fix=_INSTALL)
         where = self._settings.base_url or "OpenAI's own server"
-        return Probe(ok=True, engine=_PACKAGE, version=version, detail=f"asks {where} from this process")
+        return probe_of(_PACKAGE, INSTALL, f"asks {where} from this process")
 
     async def open(self, spec: ProviderSpec, continuation: Continuation | None) -> ProviderSession:
         """Begin or take up a conversation; the package is loaded in a thread meanwhile.

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jackfield.errors import ProviderError
+from jackfield_provider_kit.client import LazyClient
 from jackfield_provider_kit.errors import failure, failure_of
-from jackfield_provider_kit.installed import quiet_http
 from jackfield_provider_kit.loop import (
     Block,
     BlockDone,
@@ -28,7 +28,7 @@ from jackfield_provider_kit.loop import (
     ToolOutput,
 )
 
-from jackfield_provider_openai.defaults import Defaults
+from jackfield_provider_openai.defaults import INSTALL, Defaults
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -52,26 +52,15 @@ class OpenAIWire:
         self._model = model
         self._key = key
         self._base_url = base_url
-        self._client: AsyncOpenAI | None = None
-        self._loading = asyncio.Lock()
+        self._client = LazyClient("openai", INSTALL, self._make)
 
     async def prepare(self) -> None:
         """Import the package, in a thread because it takes a second, and make the client."""
-        async with self._loading:
-            if self._client is None:
-                self._client = await asyncio.to_thread(self._load)
+        await self._client.get()
 
-    def _load(self) -> AsyncOpenAI:
-        try:
-            from openai import AsyncOpenAI, Timeout
-        except ImportError as problem:
-            raise ProviderError(
-                f"the openai package can't be imported: {problem}",
-                kind="engine_missing",
-                scope="provider",
-                fix="pip install jackfield-provider-openai",
-            ) from problem
-        quiet_http()
+    def _make(self) -> AsyncOpenAI:
+        from openai import AsyncOpenAI, Timeout
+
         client = AsyncOpenAI(
             api_key=self._key,
             base_url=self._base_url,
@@ -83,17 +72,14 @@ class OpenAIWire:
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
         """Send it; always as a stream."""
-        await self.prepare()
-        assert self._client is not None
+        client = await self._client.get()
         reading = _Reading()
         own = self._base_url == OWN_SERVER
         body = body_of(request, self._settings, self._model, own_server=own)
         try:
             # As `extra_body` because the package transforms its own parameters part by part, which takes tens of
             # milliseconds for a long conversation; what stands there goes first.
-            chunks = await self._client.chat.completions.create(
-                model=self._model, messages=[], stream=True, extra_body=body
-            )
+            chunks = await client.chat.completions.create(model=self._model, messages=[], stream=True, extra_body=body)
             async with chunks:
                 async for chunk in chunks:
                     for part in reading.take(chunk):
@@ -106,8 +92,7 @@ class OpenAIWire:
             raise failure_of(problem) from problem
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
+        await self._client.close()
 
 
 class _Reading:

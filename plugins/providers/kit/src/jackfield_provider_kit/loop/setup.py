@@ -5,9 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from jackfield.api import ProviderCapabilities
+
 from jackfield_provider_kit.loop.wire import Tokens
 
-__all__ = ["Limits", "Prices", "Setup"]
+__all__ = ["CAPABILITIES", "Limits", "Prices", "Setup"]
+
+CAPABILITIES = ProviderCapabilities(
+    text_deltas=True,
+    inject="next_step",
+    consumed_input_ids=True,
+    compaction=True,
+    interrupt=True,
+    retry_events=True,
+    usage=True,
+    resume=True,
+    in_process_tools=True,
+)
+"""What every provider on the loop can do, because the loop does it."""
 
 
 class Limits(NamedTuple):
